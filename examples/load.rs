@@ -31,8 +31,8 @@ use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use user_client::{BanditDevice, Device};
 use wire::{
-    AccessToken, AskAgain, DECISIONS_HEADER, DecideReply, ENROLMENT_HEADER, Enrolment, Limits, SENDER_HEADER,
-    SenderTag, UserSecret,
+    AccessToken, AskAgain, DECISIONS_HEADER, DecideReply, ENROLMENT_HEADER, Limits, SENDER_HEADER, SenderTag,
+    UserBundle, UserSecret,
 };
 
 /// A connection on which nothing was asked for this time is not used again.
@@ -184,10 +184,8 @@ fn main() -> Result<()> {
     let created = deployment.client().create_encrypted(&config)?;
     let joined = device.join(&created)?;
     let enrolled = if own_keys { deployment.enrol(args.users.max(1))? } else { Vec::new() };
-    // What users encrypt under the public key does not depend on the user.
     let user = own_keys.then(|| deployment.user()).transpose()?;
-    let uploads = user.as_ref().map(|(user, _)| user.join(&created)).transpose()?;
-    let uploads = uploads.as_ref().unwrap_or(&joined);
+    let user = user.as_ref().map(|(user, _)| user.join(&created)).transpose()?;
     let mut rng = ChaCha20Rng::seed_from_u64(1);
     let mut unit = || {
         let x: Vec<f64> = (0..d).map(|_| rng.random_range(-1.0..1.0)).collect();
@@ -197,32 +195,40 @@ fn main() -> Result<()> {
     let rows: Vec<Vec<Vec<f64>>> =
         (0..args.bodies.max(args.decisions)).map(|_| (0..k).map(|_| unit()).collect()).collect();
     let mut rng = user_client::os_rng()?;
-    let mut prepare = |first: usize| -> Result<(Vec<u8>, Vec<u8>)> {
+    let mut prepare = |uploads: &BanditDevice, first: usize| -> Result<(Vec<u8>, Vec<u8>)> {
         let of_request = |at: usize| rows[(first + at) % rows.len()].as_slice();
         let decisions: Vec<&[Vec<f64>]> = (0..args.decisions).map(of_request).collect();
-        let x = &rows[first][0];
+        let x = &of_request(0)[0];
         Ok((
             uploads.contexts_of_several(&decisions, &mut rng)?,
             uploads.feedback(0, x, x[0], None, &mut rng)?,
         ))
     };
-    let (mut contexts, feedback): (Vec<_>, Vec<_>) =
-        (0..rows.len()).map(&mut prepare).collect::<Result<Vec<_>>>()?.into_iter().unzip();
-    if args.spoil {
-        contexts[0] = long_contexts(device, &joined, &rows[0])?;
-    }
-    let check = args.check || args.spoil;
     let server = deployment.client().server().trim_start_matches("http://").to_string();
     let head = |token: &AccessToken, more: &str| {
         format!("Host: {server}\r\nAuthorization: {}\r\n{more}", token.authorization().as_str())
     };
-    let of_user = |(secret, enrolment): &(UserSecret, Enrolment)| {
-        head(secret.token(), &format!("{ENROLMENT_HEADER}: {}\r\n", enrolment.to_header()))
+    let mut heads = Vec::new();
+    let prepared = match &user {
+        None => {
+            heads.push(head(device.token(), ""));
+            (0..rows.len()).map(|first| prepare(&joined, first)).collect::<Result<Vec<_>>>()?
+        }
+        // Each user has pads of its own.
+        Some(one) => {
+            let mut of_user = |(first, (secret, bundle)): (usize, (UserSecret, UserBundle))| {
+                let header = bundle.enrolment.to_header();
+                heads.push(head(secret.token(), &format!("{ENROLMENT_HEADER}: {header}\r\n")));
+                prepare(&one.of_another_user(secret, bundle.enrolment, &bundle.sealed)?, first)
+            };
+            enrolled.into_iter().enumerate().map(&mut of_user).collect::<Result<Vec<_>>>()?
+        }
     };
-    let heads = match own_keys {
-        true => enrolled.iter().map(of_user).collect(),
-        false => vec![head(device.token(), "")],
-    };
+    let (mut contexts, feedback): (Vec<_>, Vec<_>) = prepared.into_iter().unzip();
+    if args.spoil {
+        contexts[0] = long_contexts(device, &joined, &rows[0])?;
+    }
+    let check = args.check || args.spoil;
     let shared = Arc::new(Shared {
         heads,
         removed: AtomicUsize::new(0),
@@ -427,16 +433,16 @@ async fn arrivals(args: &Args, shared: &Arc<Shared>) -> (Vec<Decided>, u64) {
 /// One decision and its feedback; `None` if its user was removed.
 async fn decide(shared: &Arc<Shared>, arrived: Instant) -> Result<Option<Decided>> {
     let n = shared.next.fetch_add(1, Relaxed) as usize;
-    let pick = n % shared.contexts.len();
     // The server closes connections on which nothing is asked for 20 s.
     let idle = shared.idle.lock().await.pop().filter(|(_, since)| since.elapsed() < IDLE);
     let mut stream = match idle {
         Some((stream, _)) => stream,
         None => TcpStream::connect(&shared.address).await?,
     };
-    let body = &shared.contexts[pick];
     // In an order in which those who are removed are everywhere.
     let user = n.wrapping_mul(1_000_003) % shared.heads.len();
+    let pick = if shared.heads.len() > 1 { user } else { n % shared.contexts.len() };
+    let body = &shared.contexts[pick];
     let was_removed = user < shared.removed.load(SeqCst);
     let asks = Post { path: format!("{}/decisions", shared.path), decisions: shared.decisions };
     let asked = post(&mut stream, shared, (pick, user), &asks, body).await;

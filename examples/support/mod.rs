@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use user_client::{BanditDevice, Client, Device, MaskedTask, Opening, PaperDevice};
-use wire::{Enrolment, PublicBundle, UserSecret};
+use wire::{PublicBundle, UserBundle, UserSecret};
 
 const SERVE: &str = "--serve";
 
@@ -113,7 +113,7 @@ impl Raises {
                 TaskKind::Stage { step, .. } => step,
                 TaskKind::Scores { .. } => 0,
                 TaskKind::Answers => 1,
-                TaskKind::Sum | TaskKind::Model | TaskKind::Product { .. } => return,
+                TaskKind::Sum | TaskKind::Model | TaskKind::Product { .. } | TaskKind::Pads => return,
             },
             // What each of them takes is not known.
             _ => return,
@@ -234,19 +234,19 @@ impl Deployment {
     /// The device and client of a user with a key of its own, whom the owner of the keys has enrolled.
     pub(crate) fn user(&self) -> Result<(Device, Client)> {
         let secret = UserSecret::generate(&mut keygen::os_rng()?);
-        let bundle = self.owner()?.enrol(&secret.request(), "user", self.times())?;
+        let bundle = self.owner()?.enrol(&secret.request(), "user", self.times(), &mut keygen::os_rng()?)?;
         let device = Device::of_user(secret, bundle)?;
         let client = Client::new(self.client.server())?.with_device(&device);
         Ok((device, client))
     }
 
-    /// The secrets and enrolments of `count` further users, named by their numbers.
-    pub(crate) fn enrol(&self, count: usize) -> Result<Vec<(UserSecret, Enrolment)>> {
-        let (owner, times) = (self.owner()?, self.times());
+    /// The secrets and bundles of `count` further users, named by their numbers.
+    pub(crate) fn enrol(&self, count: usize) -> Result<Vec<(UserSecret, UserBundle)>> {
+        let (owner, times, rng) = (self.owner()?, self.times(), &mut keygen::os_rng()?);
         let enrol = |number: usize| {
-            let secret = UserSecret::generate(&mut keygen::os_rng()?);
-            let enrolment = owner.enrolment(&secret.request(), &number.to_string(), times)?;
-            Ok((secret, enrolment))
+            let secret = UserSecret::generate(rng);
+            let bundle = owner.enrol(&secret.request(), &number.to_string(), times, rng)?;
+            Ok((secret, bundle))
         };
         (0..count).map(enrol).collect()
     }

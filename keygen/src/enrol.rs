@@ -3,10 +3,11 @@
 use crate::files::NewFile;
 use crate::{Error, Passphrase};
 use ckks_secret::MAX_SEALED_BYTES;
+use rand::CryptoRng;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::Path;
-use wire::{EnrollerSecret, Enrolment, EnrolmentRequest, PublicBundle, SecretBundle, UserBundle};
+use wire::{EnrollerSecret, EnrolmentRequest, PublicBundle, SecretBundle, UserBundle};
 
 /// The owner of a key pair, who enrols its users.
 pub struct Owner {
@@ -46,29 +47,16 @@ impl Owner {
     ///
     /// # Errors
     /// [`Error::Wire`] for a name that is none.
-    pub fn enrol(
+    pub fn enrol<R: CryptoRng>(
         &self,
         request: &EnrolmentRequest,
         name: &str,
         times: [u64; 2],
+        rng: &mut R,
     ) -> Result<UserBundle, Error> {
-        let enrolment = self.enrolment(request, name, times)?;
-        let PublicBundle { manifest, scores, .. } = &self.public;
-        let (manifest, public_key) = (manifest.clone(), scores.public_key.clone());
-        Ok(UserBundle { manifest, public_key, enrolment })
-    }
-
-    /// The enrolment alone of [`Self::enrol`], for users who have the public key.
-    ///
-    /// # Errors
-    /// As [`Self::enrol`].
-    pub fn enrolment(
-        &self,
-        request: &EnrolmentRequest,
-        name: &str,
-        times: [u64; 2],
-    ) -> Result<Enrolment, Error> {
-        Ok(self.enroller.enrol(request, name, self.public.key_id, times)?)
+        let enrolment = self.enroller.enrol(request, name, self.public.key_id, times)?;
+        let sealed = self.enroller.seal_pad_key(&enrolment, request, rng)?;
+        Ok(UserBundle { manifest: self.public.manifest.clone(), enrolment, sealed })
     }
 }
 

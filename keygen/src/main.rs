@@ -278,7 +278,8 @@ fn run(command: Command) -> anyhow::Result<()> {
             let wanted: EnrolmentRequest =
                 serde_json::from_str(&text).with_context(|| request.display().to_string())?;
             let enrolled = now();
-            let bundle = owner.enrol(&wanted, &name, [enrolled, enrolled + days * 24 * 3600])?;
+            let times = [enrolled, enrolled + days * 24 * 3600];
+            let bundle = owner.enrol(&wanted, &name, times, &mut os_rng()?)?;
             keygen::create_user_bundle(&user, &bundle)?;
             say!("user          {name}, for {days} days");
             say!("fingerprint   {}: compare it with the user's, by another way", wanted.fingerprint());

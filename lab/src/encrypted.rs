@@ -200,6 +200,7 @@ impl<'a> Played<'a> {
             // A bandit asks for its own sums and models; scores are raised above.
             TaskKind::Scores { .. }
             | TaskKind::Answers
+            | TaskKind::Pads
             | TaskKind::Product { .. }
             | TaskKind::Stage { .. } => {
                 anyhow::bail!("a bandit has no scores to raise")

@@ -97,7 +97,9 @@ pub(super) async fn feedback(
     let body = state.body(request, limit).await?;
     match (bandit, decision) {
         // It waits for the disk with others, and holds no place of those who compute.
-        (Bandit::Encrypted(bandit), Ok(decision)) => bandit.feedback(decision, body).await,
+        (Bandit::Encrypted(bandit), Ok(decision)) => {
+            bandit.feedback(decision, body, caller.check_enrolled().ok()).await
+        }
         (Bandit::Paper(bandit), Ok(decision)) => bandit.feedback(decision, body).await,
         (Bandit::Clear(bandit), Ok(decision)) => {
             let (place, began) = (state.0.admission.admit(Work::Short)?, Instant::now());

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::answers::{Answers, AnswersSpent, REPEAT_ANSWERS, RepeatsSpent};
-use ckks::{KeyId, Params, PublicKey, Security};
+use ckks::{KeyId, Params, Security};
 use ckks_secret::{MAX_SEALED_BYTES, SecretKey};
 use protocol::{Exchanging, Rings, Shape, Updates, UserKeys};
 use rand::CryptoRng;
@@ -11,8 +11,8 @@ use std::io::{Read, Seek, Write};
 use std::path::Path;
 use std::time::SystemTime;
 use wire::{
-    AccessToken, BundleKind, BundleReader, Enroller, Enrolment, Manifest, RemovedUsersFile, SecretBundle,
-    UserBundle, UserSecret,
+    AccessToken, BundleKind, BundleReader, Enroller, EnrollerSecret, Enrolment, Manifest, PadKey,
+    RemovedUsersFile, SecretBundle, UserBundle, UserSecret,
 };
 use zeroize::Zeroizing;
 
@@ -53,14 +53,25 @@ pub(crate) struct SecretKeys {
     /// The key of the ring of scores.
     pub(crate) small: SecretKey,
     pub(crate) answers: Answers,
+    /// What the pad keys of users follow from, if they have keys of their own.
+    enroller: Option<EnrollerSecret>,
 }
 
 /// What a user holds that was enrolled.
 pub(crate) struct OwnKey {
-    pub(crate) secret: UserSecret,
-    /// The public key of the ring of scores.
-    pub(crate) public_key: PublicKey,
-    pub(crate) enrolment: Enrolment,
+    secret: UserSecret,
+    pub(crate) pads: PadKey,
+    enrolment: Enrolment,
+}
+
+impl OwnKey {
+    fn new(secret: UserSecret, enrolment: Enrolment, sealed: &[u8]) -> Result<Self, Error> {
+        if !enrolment.is_of(&secret.request()) {
+            return Err(Error::OtherUser);
+        }
+        let pads = secret.open_pad_key(&enrolment, sealed)?;
+        Ok(OwnKey { secret, pads, enrolment })
+    }
 }
 
 /// Options for opening a bundle.
@@ -130,10 +141,8 @@ impl Device {
     /// [`Error::Wire`] for a bundle whose parts do not belong together; [`Error::OtherUser`] if another
     /// user was enrolled by it.
     pub fn of_user(secret: UserSecret, bundle: UserBundle) -> Result<Self, Error> {
-        let UserBundle { manifest, public_key, enrolment } = bundle;
-        if enrolment.request() != secret.request() {
-            return Err(Error::OtherUser);
-        }
+        let UserBundle { manifest, enrolment, sealed } = bundle;
+        let own = OwnKey::new(secret, enrolment, &sealed)?;
         let (rings, key_id) = (manifest.rings()?, manifest.key()?);
         let (_, small) = manifest.scores(&rings.updates)?;
         let id = |id: &str| id.parse().map_err(|_| wire::Error::Malformed("a key id that is none"));
@@ -148,7 +157,25 @@ impl Device {
             small,
             enroller: manifest.enroller,
             removed: None,
-            custody: Custody::User(Box::new(OwnKey { secret, public_key, enrolment })),
+            custody: Custody::User(Box::new(own)),
+        };
+        Ok(device.with_most_repeats(0))
+    }
+
+    /// The device of another user of the same keys.
+    pub(crate) fn of_another_user(
+        &self,
+        secret: UserSecret,
+        enrolment: Enrolment,
+        sealed: &[u8],
+    ) -> Result<Self, Error> {
+        let device = Device {
+            rings: self.rings.clone(),
+            small: self.small.clone(),
+            repeats: Answers::of_repeats(self.key_id, &self.rings.decisions),
+            removed: None,
+            custody: Custody::User(Box::new(OwnKey::new(secret, enrolment, sealed)?)),
+            ..*self
         };
         Ok(device.with_most_repeats(0))
     }
@@ -165,7 +192,8 @@ impl Device {
         let answers = Answers::new(key_id, secret.params());
         let (repeats, rings) = (Answers::of_repeats(key_id, secret.params()), Rings::from(secret.params()));
         let (small, scores_key_id) = (scores.0.params().clone(), scores.1);
-        let keys = SecretKeys { token, deep: secret, decisions: None, small: scores.0, answers };
+        let keys =
+            SecretKeys { token, deep: secret, decisions: None, small: scores.0, answers, enroller: None };
         let custody = Custody::Holder(Box::new(keys));
         let (decisions_id, enroller, removed) = (key_id, None, None);
         Device {
@@ -188,6 +216,9 @@ impl Device {
     pub fn made_for(mut self, updates: Updates, exchanges: Exchanging, enroller: Option<Enroller>) -> Self {
         let keys = if enroller.is_some() { UserKeys::Own } else { UserKeys::Shared };
         self.rings = Rings { by: updates, exchanges, keys, ..self.rings };
+        if let (Custody::Holder(secret), UserKeys::Own) = (&mut self.custody, keys) {
+            secret.enroller = Some(EnrollerSecret::of_secret_key(&secret.deep.to_bytes(self.key_id)));
+        }
         Device { enroller, ..self }
     }
 
@@ -301,6 +332,12 @@ impl Device {
     /// Who enrols users with keys of their own.
     pub(crate) fn enroller(&self) -> Option<&Enroller> {
         self.enroller.as_ref()
+    }
+
+    /// The pad key of the user with this enrolment, on the device of the owner.
+    pub(crate) fn pad_key(&self, enrolment: &Enrolment) -> Result<PadKey, Error> {
+        let enroller = self.secret_keys()?.enroller.as_ref().ok_or(Error::NoSecretKeys)?;
+        Ok(enroller.pad_key(enrolment))
     }
 
     /// The device of an owner that makes no answers for these users, whatever the server asks for.

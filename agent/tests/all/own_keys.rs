@@ -44,7 +44,8 @@ fn an_enrolled_user_plays_through_the_program() {
             .unwrap();
         let request: EnrolmentRequest =
             serde_json::from_slice(&std::fs::read(file("request")).unwrap()).unwrap();
-        let user = owner.enrol(&request, name, [now, now + 3600]).unwrap();
+        let user =
+            owner.enrol(&request, name, [now, now + 3600], &mut user_client::os_rng().unwrap()).unwrap();
         keygen::create_user_bundle(&file("user"), &user).unwrap();
     }
 

@@ -54,7 +54,7 @@ pub use mask::{
     mask_seed_of, rerandomise_assign, unmask_assign,
 };
 pub use pack::{Packer, pack_elements};
-pub use padded::{Padded, read_padded, write_padded};
+pub use padded::{Padded, PaddedUpload, read_padded, write_padded, write_padded_upload};
 pub use params::{
     Fingerprint, LOGN10_LOGQ25_SUM, LOGN11_LOGQ50_SUM, LOGN13_LOGQP147_SCORES, LOGN14_LOGQP147_256BIT_SCORES,
     LOGN14_LOGQP147_SCORES, LOGN14_LOGQP409_DEPTH9, LOGN14_LOGQP409_DEPTH11, LOGN14_LOGQP409_DEPTH12,

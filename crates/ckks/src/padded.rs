@@ -1,16 +1,26 @@
-//! Coefficients under one-time pads: what a holder of the key sends through a server to users who do not hold
-//! the key of any ring.
+//! Coefficients under one-time pads: what a holder of the key and users who hold the key of no ring send each
+//! other through a server.
 //!
-//! Each user has a seed that the server does not know. It expands to one residue modulo each prime for each
-//! of its coefficients, which is uniform and used once, so that what the server sees is uniform modulo q
-//! whatever the message is. The server may still add to the coefficients, as to those of a ciphertext: it
-//! takes a mask off, and adds noise. A frame is that of a ciphertext with a seed
-//! ([`crate::SeededCoefficients`]), whose seed is nought and belongs to nothing.
+//! A user has a seed for each message, which the server does not know. It expands to one residue modulo each
+//! prime for each of the coefficients, which is uniform and used once, so that what the server sees is
+//! uniform modulo q whatever the message is. The server may still add to the coefficients, as to those of a
+//! ciphertext.
+//!
+//! - *Answers* ([`write_padded`], [`read_padded`]): the server takes a mask off, and adds noise. A frame is
+//!   that of a ciphertext with a seed ([`crate::SeededCoefficients`]), whose seed is nought and belongs to
+//!   nothing.
+//! - *Uploads* ([`write_padded_upload`], [`PaddedUpload`]): a holder of the key encrypts minus the pads
+//!   ([`Plaintext::minus_pads`]), and the server adds the upload, which makes it an encryption of the
+//!   message. A frame is that of some coefficients of a ciphertext, with a nonce for the user's seed in the
+//!   place of the seed of c₁.
 
-use crate::frame::{read_partial_coefficients, write_seeded_ciphertext};
-use crate::{Error, KeyId, Op, Params, Plaintext};
+use crate::frame::{
+    read_partial_coefficients, read_scaled_ciphertext, write_partial_ciphertext, write_seeded_ciphertext,
+};
+use crate::{Ciphertext, Error, KeyId, Op, Params, Plaintext};
 use rns::sample::{Seed, uniform_limb};
 use rns::{Coeff, Poly};
+use std::ops::Range;
 use zeroize::Zeroize;
 
 /// The seed in frames of coefficients under pads.
@@ -80,6 +90,118 @@ pub fn read_padded(
     let out = places.iter().zip(&pads).map(centred).collect();
     pads.zeroize();
     Ok(out)
+}
+
+/// The frame of coefficients at `level` and `scale`, the k-th under the k-th pad of `seed`. `nonce` is what
+/// a holder of the key needs beside a key that it shares with the user to know the seed. A frame has
+/// [`crate::partial_ciphertext_bytes`].
+pub fn write_padded_upload(
+    params: &Params,
+    key: KeyId,
+    (level, scale): (usize, f64),
+    values: &[i64],
+    (nonce, seed): (&Seed, &Seed),
+) -> Vec<u8> {
+    let basis = params.q_basis(level);
+    let mut out = Poly::<Coeff>::zero(values.len().max(1), basis.len());
+    for i in 0..basis.len() {
+        let (m, limb) = (basis.modulus(i), out.limb_mut(i));
+        uniform_limb(m, i, seed, &mut limb[..values.len()]);
+        limb.iter_mut().zip(values).for_each(|(x, value)| *x = m.add(*x, m.reduce_i128((*value).into())));
+    }
+    write_partial_ciphertext(params, key, &out, 0..values.len(), nonce, level, scale)
+}
+
+impl Plaintext {
+    /// Minus the pads of `seed` at `places`, the k-th at the k-th place, and 0 elsewhere, at `level` and
+    /// `scale`.
+    ///
+    /// # Errors
+    /// [`Error::OutOfLevels`] for a level above the top level; [`Error::CoefficientCount`] for a place that is
+    /// not below N.
+    pub fn minus_pads(
+        params: &Params,
+        places: &[usize],
+        seed: &Seed,
+        level: usize,
+        scale: f64,
+    ) -> Result<Self, Error> {
+        params.check_level(Op::Encode, level)?;
+        if let Some(got) = places.iter().find(|place| **place >= params.n()) {
+            return Err(Error::CoefficientCount { got: got + 1, max: params.n() });
+        }
+        let basis = params.q_basis(level);
+        let mut out = Poly::<Coeff>::zero(params.n(), basis.len());
+        out.for_each_limb(|i, limb| {
+            let (m, mut pads) = (basis.modulus(i), vec![0; places.len()]);
+            uniform_limb(m, i, seed, &mut pads);
+            places.iter().zip(&pads).for_each(|(&place, pad)| limb[place] = m.neg(*pad));
+            pads.zeroize();
+        });
+        Ok(Plaintext { poly: out.into_ntt(basis), level, scale })
+    }
+}
+
+/// Coefficients under the pads of a user, which a server adds to an encryption of minus these pads.
+#[derive(Debug, Clone)]
+pub struct PaddedUpload {
+    nonce: Seed,
+    c0: Poly<Coeff>,
+    level: usize,
+    scale: f64,
+}
+
+impl PaddedUpload {
+    /// Reads the frame of [`write_padded_upload`], whose coefficients belong at `places`.
+    ///
+    /// # Errors
+    /// As [`crate::read_partial_ciphertext`].
+    pub fn read(
+        params: &Params,
+        key: KeyId,
+        (level, scale): (usize, f64),
+        places: &[usize],
+        bytes: &[u8],
+    ) -> Result<Self, Error> {
+        let places = places.iter().copied();
+        let (nonce, c0) = read_partial_coefficients(params, key, level, scale, places, bytes)?;
+        Ok(PaddedUpload { nonce, c0, level, scale })
+    }
+
+    /// The nonce for the user's seed.
+    pub fn nonce(&self) -> &Seed {
+        &self.nonce
+    }
+
+    /// The encryption of the message, from the frame of one of minus the pads.
+    ///
+    /// # Errors
+    /// As [`crate::read_ciphertext`].
+    pub fn added_to(self, params: &Params, key: KeyId, minus_pads: &[u8]) -> Result<Ciphertext, Error> {
+        let mut sum = read_scaled_ciphertext(params, key, self.level, self.scale, minus_pads)?;
+        let basis = params.q_basis(self.level);
+        sum.c0.add_assign(basis, &self.c0.into_ntt(basis));
+        Ok(sum)
+    }
+
+    /// The frame of the first coefficients of the encryption of the message, from the frame of these
+    /// coefficients of one of minus the pads ([`crate::read_partial_ciphertext`]).
+    ///
+    /// # Errors
+    /// As [`crate::read_partial_ciphertext`].
+    pub fn added_to_first(
+        &self,
+        params: &Params,
+        key: KeyId,
+        first: Range<usize>,
+        minus_pads: &[u8],
+    ) -> Result<Vec<u8>, Error> {
+        let (level, scale) = (self.level, self.scale);
+        let (seed, mut sum) =
+            read_partial_coefficients(params, key, level, scale, first.clone(), minus_pads)?;
+        sum.add_assign(params.q_basis(level), &self.c0);
+        Ok(write_partial_ciphertext(params, key, &sum, first, &seed, level, scale))
+    }
 }
 
 #[cfg(test)]
@@ -169,6 +291,92 @@ mod tests {
             let (uniform, control) = (chi_square(&params, &seen), chi_square(&params, &clear));
             assert!(uniform < 63.0 + 5.0 * 11.3, "{uniform}");
             assert!(control > 1000.0, "{control}");
+        }
+    }
+
+    /// An encryption of minus the pads of zero secret: what a holder of the key would make, whose c₁ no key
+    /// belongs to, so that c₀ is the message and the test needs no secret.
+    fn minus_pads(params: &Params, places: &[usize], seed: &Seed, c1: &Seed) -> (Vec<u8>, Poly<Coeff>) {
+        let level = params.max_level();
+        let minus = Plaintext::minus_pads(params, places, seed, level, SCALE).unwrap();
+        let c0 = minus.poly.clone().into_coeff(params.q_basis(level));
+        (write_seeded_ciphertext(params, KEY, &minus.poly, c1, level, SCALE), c0)
+    }
+
+    /// An upload and an encryption of minus its pads are an encryption of its numbers, at their places and
+    /// with the c₁ of that encryption. Other pads, a frame of another length and places that are not in the
+    /// ring give something else or are refused.
+    #[test]
+    fn uploads_and_minus_their_pads_are_the_numbers() {
+        let (params, mut rng) = (params(), ChaCha20Rng::seed_from_u64(5));
+        let (level, n) = (params.max_level(), params.n());
+        let basis = params.q_basis(level);
+        let [nonce, seed, other, c1]: [Seed; 4] = rng.random();
+        for places in [vec![0, 1, 2, 3], vec![9, n - 1, 4], vec![]] {
+            let bound = 1i64 << 60;
+            let values: Vec<i64> = places.iter().map(|_| rng.random_range(-bound..bound)).collect();
+            let frame = write_padded_upload(&params, KEY, (level, SCALE), &values, (&nonce, &seed));
+            assert_eq!(frame.len(), crate::partial_ciphertext_bytes(&params, level, places.len()));
+            let read = |bytes: &[u8]| PaddedUpload::read(&params, KEY, (level, SCALE), &places, bytes);
+            assert_eq!(*read(&frame).unwrap().nonce(), nonce);
+            let (minus, c0) = minus_pads(&params, &places, &seed, &c1);
+            let sum = read(&frame).unwrap().added_to(&params, KEY, &minus).unwrap();
+            assert_eq!((sum.level(), sum.scale()), (level, SCALE));
+            assert!(sum.c1 == crate::uniform_c1(&params, level, &c1));
+            let mut wanted = vec![0; n];
+            places.iter().zip(&values).for_each(|(place, value)| wanted[*place] = *value);
+            let wanted: Poly<Coeff> = Poly::from_signed(basis, &wanted);
+            assert!(sum.c0.into_coeff(basis) == wanted, "the numbers");
+            let (minus, _) = minus_pads(&params, &places, &other, &c1);
+            let sum = read(&frame).unwrap().added_to(&params, KEY, &minus).unwrap();
+            assert_eq!(sum.c0.into_coeff(basis) == wanted, places.is_empty(), "another's pads");
+
+            if places == [0, 1, 2, 3] {
+                let first = write_partial_ciphertext(&params, KEY, &c0, 0..4, &c1, level, SCALE);
+                let sum = read(&frame).unwrap().added_to_first(&params, KEY, 0..4, &first).unwrap();
+                assert_eq!(sum, write_partial_ciphertext(&params, KEY, &wanted, 0..4, &c1, level, SCALE));
+                assert!(read(&frame).unwrap().added_to_first(&params, KEY, 0..3, &first).is_err());
+            }
+            for at in [0, 30, 60, frame.len() - 1] {
+                let mut changed = frame.clone();
+                changed[at] ^= 1;
+                assert!(read(&changed).is_err(), "byte {at}");
+            }
+            assert!(read(&frame[1..]).is_err() && read(&minus).is_err());
+            assert!(read(&frame).unwrap().added_to(&params, KEY, &frame).is_err());
+            assert!(read(&frame).unwrap().added_to(&params, KeyId([4; 16]), &minus).is_err());
+        }
+        let frame = write_padded_upload(&params, KEY, (level, SCALE), &[1], (&nonce, &seed));
+        assert!(PaddedUpload::read(&params, KEY, (level, SCALE), &[n], &frame).is_err());
+        assert!(Plaintext::minus_pads(&params, &[n], &seed, level, SCALE).is_err());
+        assert!(Plaintext::minus_pads(&params, &[0], &seed, level + 1, SCALE).is_err());
+    }
+
+    /// What a server sees of uploads is uniform for numbers of nought and for the largest ones, modulo each
+    /// prime. The control is the same under pads of nought.
+    #[test]
+    fn attack_a_server_sees_uniform_uploads() {
+        let (params, mut rng) = (params(), ChaCha20Rng::seed_from_u64(6));
+        let level = params.max_level();
+        let places: Vec<usize> = (0..1024).collect();
+        for value in [0, i64::MAX] {
+            let mut seen = vec![Vec::new(); level + 1];
+            for _ in 0..4 {
+                let [nonce, seed]: [Seed; 2] = rng.random();
+                let values = vec![value; 1024];
+                let frame = write_padded_upload(&params, KEY, (level, SCALE), &values, (&nonce, &seed));
+                let upload = PaddedUpload::read(&params, KEY, (level, SCALE), &places, &frame).unwrap();
+                (0..=level).for_each(|i| seen[i].extend_from_slice(&upload.c0.limb(i)[..1024]));
+            }
+            for (i, seen) in seen.iter().enumerate() {
+                let (q, mut counts) = (params.prime(i) as f64, [0f64; 64]);
+                seen.iter().for_each(|x| counts[(64.0 * *x as f64 / q) as usize] += 1.0);
+                let chi: f64 = counts.iter().map(|count| (count - 64.0).powi(2) / 64.0).sum();
+                assert!(chi < 63.0 + 5.0 * 11.3, "{chi} modulo prime {i}");
+            }
+            let message = message(&params, &vec![value >> 8; 1024]);
+            let clear = message.poly.into_coeff(params.q_basis(0));
+            assert!(chi_square(&params, &clear.limb(0)[..1024].repeat(4)) > 1000.0, "the control");
         }
     }
 }

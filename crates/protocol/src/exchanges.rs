@@ -22,6 +22,8 @@ pub enum TaskKind {
     Model,
     /// Encrypt the entries of an evaluation of several requests as coefficients ([`Exchanges::answers`]).
     Answers,
+    /// Encrypt minus the pads of uploads of users with keys of their own ([`ckks::Plaintext::minus_pads`]).
+    Pads,
     /// Make of a product of an update what its step makes of it ([`crate::products`]).
     Product {
         /// The step.
@@ -133,7 +135,11 @@ impl Exchanges {
                 let groups = steps.steps.get(*step as usize).cloned();
                 groups.map(|groups| AskedExchanges { groups, factors, hash })
             }
-            TaskKind::Scores { .. } | TaskKind::Sum | TaskKind::Model | TaskKind::Answers => None,
+            TaskKind::Scores { .. }
+            | TaskKind::Sum
+            | TaskKind::Model
+            | TaskKind::Answers
+            | TaskKind::Pads => None,
         })
     }
 }

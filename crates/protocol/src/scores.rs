@@ -391,6 +391,21 @@ impl ScoreLayout {
         Ok(out)
     }
 
+    /// The coefficients that [`Self::all_contexts`] fills in each ciphertext of a request for so many
+    /// decisions.
+    ///
+    /// # Errors
+    /// [`Error::DecisionCount`].
+    pub fn context_places(&self, decisions: usize) -> Result<Vec<Vec<usize>>, Error> {
+        let step = self.ring.gap >> self.log_places(decisions)?;
+        if let Some(staged) = self.alone() {
+            return Ok((0..decisions).flat_map(|_| staged.context_places()).collect());
+        }
+        let starts =
+            (0..decisions).flat_map(|b| (0..self.arms).map(move |arm| 2 * arm * self.ring.gap + b * step));
+        Ok(vec![starts.flat_map(|start| start..start + self.numbers()).collect()])
+    }
+
     /// Checks contexts as [`Self::contexts`] does, for any number of decisions.
     ///
     /// # Errors
@@ -794,6 +809,12 @@ mod tests {
                     (0..several).map(|b| (0..k).map(|arm| row(d * (arm + k * b))).collect()).collect();
                 let rows: Vec<&[Vec<f64>]> = decisions.iter().map(Vec::as_slice).collect();
                 let contexts = layout.contexts(&rows).unwrap();
+                let [mut places] = <[_; 1]>::try_from(layout.context_places(several).unwrap()).unwrap();
+                places.sort_unstable();
+                places.dedup();
+                assert_eq!(places.len(), several * k * layout.numbers());
+                let filled = |place: usize| contexts[place] == 0 || places.binary_search(&place).is_ok();
+                assert!((0..n).all(filled), "a coefficient that is no place");
                 let mut product = vec![0i128; n];
                 for (i, c) in contexts.iter().enumerate().filter(|(_, c)| **c != 0) {
                     for (j, m) in model.iter().enumerate().filter(|(_, m)| **m != 0) {

@@ -306,6 +306,13 @@ impl StagedLayout {
         Ok(rows.chunks(self.arms_of_one()).map(part).collect())
     }
 
+    /// The coefficients that [`Self::contexts`] fills in each ciphertext.
+    pub(crate) fn context_places(&self) -> Vec<Vec<usize>> {
+        let arms: Vec<usize> = (0..self.arms).collect();
+        let of_arm = |at: usize| (0..self.features).map(move |f| at * self.distance() + f);
+        arms.chunks(self.arms_of_one()).map(|arms| (0..arms.len()).flat_map(of_arm).collect()).collect()
+    }
+
     /// The coefficient of entry `f` of a row of the model, row d being ω: the number of its ciphertext, its
     /// place in it, and the factor of the entry, whose scale is 2^[`LOG_MODEL`].
     pub(crate) fn model_place(&self, row: usize, f: usize) -> (usize, usize, f64) {
@@ -683,6 +690,12 @@ mod tests {
             let rows: Vec<Vec<Vec<f64>>> =
                 (0..users).map(|user| (0..k).map(|arm| row(d * (arm + k * user))).collect()).collect();
             let contexts: Vec<Vec<i64>> = rows.iter().flat_map(|r| layout.contexts(r).unwrap()).collect();
+            let places = layout.context_places();
+            assert_eq!(places.iter().map(Vec::len).sum::<usize>(), d * k);
+            for (contexts, places) in contexts.iter().zip(places.iter().cycle()) {
+                let filled: Vec<usize> = (0..n).filter(|place| contexts[*place] != 0).collect();
+                assert!(filled.iter().all(|place| places.contains(place)), "a coefficient that is no place");
+            }
             let products = contexts.iter().flat_map(|c| model.iter().map(move |m| (c, m)));
             for (pushed, (c, m)) in products.enumerate() {
                 let mut product = vec![0i128; n];

@@ -70,7 +70,7 @@ pub const QUESTION: QuestionId = QuestionId { feedbacks: 300, model_feedbacks: 2
 /// A reply with all parts. The parts are no ciphertexts.
 pub fn reply() -> DecideReply {
     let decision = Decision {
-        sealed: None,
+        nonce: None,
         id: DecisionId([1; 16]),
         others: vec![DecisionId([2; 16]), DecisionId([3; 16])],
         round: 3,
@@ -80,7 +80,7 @@ pub fn reply() -> DecideReply {
         answer: vec![1; 50],
         question: Some(TraceQuestion { id: QUESTION, frame: vec![2; 40] }),
     };
-    let task = |id, kind| RaiseTask { id, kind, masked: vec![vec![id as u8; 30]], recipients: Vec::new() };
+    let task = |id, kind| RaiseTask { id, kind, masked: vec![vec![id as u8; 30]], pads: Vec::new() };
     DecideReply {
         decision: Some(decision),
         ticket: Some(Ticket([4; 16])),

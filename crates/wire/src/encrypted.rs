@@ -14,7 +14,7 @@
 //! too.
 
 use crate::Error;
-use crate::enrolment::{Enrolment, SEALED_SEED_BYTES};
+use crate::enrolment::{Enrolment, Nonce};
 use crate::frame::{self, Kind, Reader};
 use ckks::{KeyId, Params};
 use protocol::levels::PRODUCTS_LEVEL;
@@ -114,8 +114,8 @@ pub struct Limits {
     pub exchanged: usize,
     /// The sum of counters; 0 without them.
     pub counters: usize,
-    /// The most recipients of a task; 0 if users share the keys.
-    pub recipients: usize,
+    /// The most [`UserPads`] of a task; 0 if users share the keys.
+    pub pads: usize,
 }
 
 impl Limits {
@@ -147,7 +147,6 @@ impl Limits {
             plan.answer_level,
             entries,
         ));
-        // Of a sum, or of a feedback under the public key.
         let counters = ckks::truncated_ciphertext_bytes(small, small.max_level(), layout.feedback_numbers());
         let traced = |bytes: usize| if config.tests_trace() { bytes } else { 0 };
         let of_products = match (by, layout.matrices()) {
@@ -156,14 +155,23 @@ impl Limits {
         };
         let [task_frames, raised_frames] =
             layout.staged().map_or([0; 2], |staged| staged.most_frames(decisions));
+        let partial = |count| ckks::partial_ciphertext_bytes(small, small.max_level(), count);
+        let parts = layout.context_parts(layout.most_decisions());
+        // The frames of the uploads of a task.
+        let uploads = match plan.keys {
+            UserKeys::Shared => 0,
+            UserKeys::Own => MOST_UPLOADS.max(parts),
+        };
+        let contexts = match plan.keys {
+            UserKeys::Shared => scores * parts,
+            UserKeys::Own => {
+                let places = layout.context_places(layout.most_decisions()).unwrap_or_default();
+                places.iter().map(|places| partial(places.len())).sum()
+            }
+        };
         Ok(Limits {
-            contexts: scores * layout.context_parts(layout.most_decisions()),
-            statistics: match plan.keys {
-                UserKeys::Shared => {
-                    ckks::partial_ciphertext_bytes(small, small.max_level(), layout.feedback_numbers())
-                }
-                UserKeys::Own => counters,
-            },
+            contexts,
+            statistics: partial(layout.feedback_numbers()),
             trace: traced(scores),
             question: traced(bytes_of(decisions, "trace question", plan.answer_level)?),
             answer: match config.answers {
@@ -178,15 +186,16 @@ impl Limits {
             raised: raised.max(action),
             scores,
             task_frames: task_frames.max(1),
-            raised_frames: raised_frames.max(of_products),
+            raised_frames: raised_frames.max(of_products).max(uploads),
             exchanged: layout
                 .staged()
                 .map_or(0, |staged| staged.most_reply(decisions))
-                .max(of_products * scores),
+                .max(of_products * scores)
+                .max(uploads * ckks::ciphertext_bytes(small, small.max_level(), true)),
             counters: if config.counters.is_some() { counters } else { 0 },
-            recipients: match plan.keys {
+            pads: match plan.keys {
                 UserKeys::Shared => 0,
-                UserKeys::Own => layout.users().len(),
+                UserKeys::Own => layout.users().len().max(MOST_UPLOADS),
             },
         })
     }
@@ -211,19 +220,18 @@ impl Limits {
 
     /// The longest [`DecideReply`].
     pub fn reply(&self) -> usize {
-        let (tasks, recipients) = (MOST_TASKS * self.task_frames, MOST_TASKS * self.recipients);
-        let of_tasks = tasks * self.task + recipients * Recipient::MOST_BYTES;
-        let sealed = if self.recipients > 0 { SEALED_SEED_BYTES } else { 0 };
-        frame::overhead(3 + tasks + recipients) + self.answer + sealed + self.question + of_tasks
+        let (tasks, pads) = (MOST_TASKS * self.task_frames, MOST_TASKS * self.pads);
+        let of_tasks = tasks * self.task + pads * UserPads::MOST_BYTES;
+        frame::overhead(2 + tasks + pads) + self.answer + self.question + of_tasks
     }
 
     /// The longest [`Raises`].
     pub fn raises(&self) -> usize {
         let frames = self.raised_frames.max(2);
-        let sealed = MOST_TASKS * self.recipients;
-        frame::overhead(MOST_TASKS * frames + sealed)
+        let nonces = MOST_TASKS * self.pads;
+        frame::overhead(MOST_TASKS * frames + nonces)
             + MOST_TASKS * self.exchanged.max(self.raised + self.scores)
-            + sealed * SEALED_SEED_BYTES
+            + nonces * size_of::<Nonce>()
     }
 }
 
@@ -305,37 +313,67 @@ pub struct RaiseTask {
     /// The frames of the masked ciphertexts, at the canonical scale of their level: one, or as many as an
     /// exchange takes.
     pub masked: Vec<Vec<u8>>,
-    /// Whom the answers are for, if the task makes answers and users have keys of their own.
-    pub recipients: Vec<Recipient>,
+    /// Whose pads a holder of the key needs, if users have keys of their own: those whom the answers of the
+    /// task are for, or whose uploads it is about.
+    pub pads: Vec<UserPads>,
 }
 
-/// A user with a key of its own, of whom an evaluation has entries.
+/// The most uploads of a task for their pads.
+pub const MOST_UPLOADS: usize = 32;
+
+/// A user with a key of its own, and a message of its under pads.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Recipient {
-    /// The numbers of its decisions in the evaluation.
-    pub users: Vec<u32>,
+pub struct UserPads {
     /// The bytes of its [`Enrolment`], which the holder of the key checks.
     pub enrolment: Vec<u8>,
+    /// What the message is.
+    pub of: PadsOf,
 }
 
-impl Recipient {
-    /// The most bytes of a recipient in a message: an enrolment, and a number in at most five bytes for each
-    /// decision of a request.
+/// A message under pads.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PadsOf {
+    /// The answer to the decisions with these numbers in an evaluation. The holder of the key puts it under
+    /// pads.
+    Answer(Vec<u32>),
+    /// The contexts of a request.
+    Contexts {
+        /// For so many decisions.
+        decisions: u32,
+        /// The nonce of the pads, the same for all ciphertexts.
+        nonce: Nonce,
+    },
+    /// The statistics of a feedback.
+    Feedback {
+        /// The nonce of the pads.
+        nonce: Nonce,
+    },
+}
+
+impl UserPads {
+    /// The most bytes in a message: an enrolment, and a number in at most five bytes for each decision of a
+    /// request, which is more than a nonce.
     const MOST_BYTES: usize = Enrolment::MOST_BYTES + 5 * MOST_DECISIONS + 16;
 
     fn to_bytes(&self) -> Vec<u8> {
         // Serialising plain data into memory does not fail.
-        postcard::to_stdvec(&(&self.users, &self.enrolment)).unwrap_or_default()
+        postcard::to_stdvec(&(&self.enrolment, &self.of)).unwrap_or_default()
     }
 
     fn read(bytes: &[u8]) -> Result<Self, Error> {
-        let malformed = Error::Malformed("a recipient that cannot be read");
-        match postcard::take_from_bytes::<(Vec<u32>, Vec<u8>)>(bytes) {
-            Ok(((users, enrolment), [])) if (1..=MOST_DECISIONS).contains(&users.len()) => {
-                Ok(Recipient { users, enrolment })
-            }
-            _ => Err(malformed),
+        let (enrolment, of) = match postcard::take_from_bytes::<(Vec<u8>, PadsOf)>(bytes) {
+            Ok((read, [])) => read,
+            _ => return Err(Error::Malformed("pads of a user that cannot be read")),
+        };
+        let decisions = match &of {
+            PadsOf::Answer(users) => users.len(),
+            PadsOf::Contexts { decisions, .. } => *decisions as usize,
+            PadsOf::Feedback { .. } => 1,
+        };
+        if !(1..=MOST_DECISIONS).contains(&decisions) {
+            return Err(Error::Malformed("pads for more decisions than a request has"));
         }
+        Ok(UserPads { enrolment, of })
     }
 }
 
@@ -358,9 +396,8 @@ pub struct Decision {
     /// The frame of the answer: of a request alone a ciphertext, of one of several some coefficients of one
     /// ([`ScoreLayout::answer_coefficients`]), of the scores in the open tier.
     pub answer: Vec<u8>,
-    /// The seed of the pads of the answer, sealed for its user, if users have keys of their own
-    /// ([`Enrolment::seal`]).
-    pub sealed: Option<Vec<u8>>,
+    /// The nonce of the pads of the answer, if users have keys of their own.
+    pub nonce: Option<Nonce>,
     /// The trace question, at the answer level of the plan, if the device is asked.
     pub question: Option<TraceQuestion>,
 }
@@ -391,9 +428,9 @@ struct ReplyHeader {
     others: Vec<DecisionId>,
     question: Option<QuestionId>,
     ticket: Option<Ticket>,
-    /// Whether the decision has a sealed seed.
-    sealed: bool,
-    /// Each with the number of its frames and of its recipients.
+    /// The nonce of the pads of the answer.
+    nonce: Option<Nonce>,
+    /// Each with the number of its frames and of its pads of users.
     tasks: Vec<(u64, TaskKind, [u32; 2])>,
 }
 
@@ -407,18 +444,17 @@ impl DecideReply {
             others: decision.map(|d| d.others.clone()).unwrap_or_default(),
             question: question.map(|question| question.id),
             ticket: self.ticket,
-            sealed: decision.is_some_and(|d| d.sealed.is_some()),
+            nonce: decision.and_then(|d| d.nonce),
             tasks: self
                 .tasks
                 .iter()
-                .map(|task| (task.id, task.kind, [task.masked.len() as u32, task.recipients.len() as u32]))
+                .map(|task| (task.id, task.kind, [task.masked.len() as u32, task.pads.len() as u32]))
                 .collect(),
         };
-        let sealed = decision.and_then(|d| d.sealed.as_ref());
-        let own = [decision.map(|d| &d.answer), sealed, question.map(|question| &question.frame)];
-        let recipients: Vec<Vec<Vec<u8>>> =
-            self.tasks.iter().map(|task| task.recipients.iter().map(Recipient::to_bytes).collect()).collect();
-        let of_tasks = self.tasks.iter().zip(&recipients).flat_map(|(task, of)| task.masked.iter().chain(of));
+        let own = [decision.map(|d| &d.answer), question.map(|question| &question.frame)];
+        let pads: Vec<Vec<Vec<u8>>> =
+            self.tasks.iter().map(|task| task.pads.iter().map(UserPads::to_bytes).collect()).collect();
+        let of_tasks = self.tasks.iter().zip(&pads).flat_map(|(task, of)| task.masked.iter().chain(of));
         let blobs: Vec<&[u8]> = own.into_iter().flatten().chain(of_tasks).map(Vec::as_slice).collect();
         frame::write(Kind::DecideReply, &header, &blobs)
     }
@@ -439,15 +475,11 @@ impl DecideReply {
         let decision = match header.decision {
             Some((id, round, model_feedbacks, user, users)) => {
                 let answer = reader.blob("the answer", limits.answer)?.to_vec();
-                if header.sealed != (limits.recipients > 0) {
-                    let why =
-                        "an answer that is sealed where users share the keys, or is not where they do not";
+                if header.nonce.is_some() != (limits.pads > 0) {
+                    let why = "an answer under pads where users share the keys, or not where they do not";
                     return Err(Error::Malformed(why));
                 }
-                let sealed = match header.sealed {
-                    true => Some(reader.blob("a sealed seed", SEALED_SEED_BYTES)?.to_vec()),
-                    false => None,
-                };
+                let nonce = header.nonce;
                 let question = match header.question {
                     Some(_) if limits.question == 0 => {
                         return Err(Error::Malformed("a trace question of a bandit with a public schedule"));
@@ -458,7 +490,7 @@ impl DecideReply {
                     }
                     None => None,
                 };
-                Some(Decision { id, others, round, model_feedbacks, user, users, answer, sealed, question })
+                Some(Decision { id, others, round, model_feedbacks, user, users, answer, nonce, question })
             }
             None if header.question.is_some() => {
                 return Err(Error::Malformed("a trace question without a decision"));
@@ -466,18 +498,19 @@ impl DecideReply {
             None => None,
         };
         let mut tasks = Vec::new();
-        for (id, kind, [frames, recipients]) in header.tasks {
-            if !(1..=limits.task_frames).contains(&(frames as usize)) {
+        for (id, kind, [frames, pads]) in header.tasks {
+            let least = usize::from(kind != TaskKind::Pads);
+            if !(least..=limits.task_frames * least).contains(&(frames as usize)) {
                 return Err(Error::Malformed("a task with more ciphertexts than its bandit asks for"));
             }
-            if recipients as usize > limits.recipients {
-                return Err(Error::Malformed("a task with more recipients than an evaluation has users"));
+            if pads as usize > limits.pads {
+                return Err(Error::Malformed("a task with the pads of more users than an evaluation has"));
             }
             let masked = (0..frames).map(|_| Ok(reader.blob("a task", limits.task)?.to_vec()));
             let masked = masked.collect::<Result<_, Error>>()?;
-            let recipient = |_| Recipient::read(reader.blob("a recipient", Recipient::MOST_BYTES)?);
-            let recipients = (0..recipients).map(recipient).collect::<Result<_, Error>>()?;
-            tasks.push(RaiseTask { id, kind, masked, recipients });
+            let of_user = |_| UserPads::read(reader.blob("the pads of a user", UserPads::MOST_BYTES)?);
+            let pads = (0..pads).map(of_user).collect::<Result<_, Error>>()?;
+            tasks.push(RaiseTask { id, kind, masked, pads });
         }
         reader.end()?;
         Ok(DecideReply { decision, ticket: header.ticket, tasks })
@@ -595,15 +628,15 @@ pub enum Raised {
     },
     /// Entries of an evaluation: the frame of a ciphertext of the ring of answers, with a seed.
     Answers(Vec<u8>),
-    /// What an exchange makes of its ciphertexts: their frames.
+    /// What an exchange makes of its ciphertexts: their frames. Of a task for pads, the encryptions of minus
+    /// the pads of each upload; empty for a user that the holder of the key refuses.
     Exchanged(Vec<Vec<u8>>),
     /// The answers of users with keys of their own.
-    Sealed {
+    Padded {
         /// The frame of the coefficients of all, each under the pads of its user.
         padded: Vec<u8>,
-        /// The seed of the pads of each recipient of the task, sealed; empty for one that the holder of the
-        /// key refuses.
-        seeds: Vec<Vec<u8>>,
+        /// The nonce of the pads of each user of the task; `None` for one that the holder of the key refuses.
+        nonces: Vec<Option<Nonce>>,
     },
 }
 
@@ -624,8 +657,8 @@ enum RaisedKind {
     Answers,
     /// With the number of frames.
     Exchanged(u32),
-    /// With the number of seeds.
-    Sealed(u32),
+    /// With the number of users.
+    Padded(u32),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -648,10 +681,11 @@ impl Raises {
                 Raised::Exchanged(frames) => {
                     (RaisedKind::Exchanged(frames.len() as u32), frames.iter().map(Vec::as_slice).collect())
                 }
-                Raised::Sealed { padded, seeds } => (
-                    RaisedKind::Sealed(seeds.len() as u32),
-                    [padded].into_iter().chain(seeds).map(Vec::as_slice).collect(),
-                ),
+                Raised::Padded { padded, nonces } => {
+                    let nonces = nonces.iter().map(|nonce| nonce.as_ref().map_or(&[][..], |n| &n[..]));
+                    let blobs: Vec<&[u8]> = [&padded[..]].into_iter().chain(nonces).collect();
+                    (RaisedKind::Padded(blobs.len() as u32 - 1), blobs)
+                }
             };
             kinds.push((*id, kind.0));
             blobs.extend(kind.1);
@@ -679,13 +713,19 @@ impl Raises {
                     Raised::Model { deep, scores }
                 }
                 RaisedKind::Answers => Raised::Answers(deep()?),
-                RaisedKind::Sealed(seeds) if seeds as usize > limits.recipients => {
-                    return Err(Error::Malformed("more sealed seeds than an evaluation has users"));
+                RaisedKind::Padded(users) if users as usize > limits.pads => {
+                    return Err(Error::Malformed("the nonces of more users than an evaluation has"));
                 }
-                RaisedKind::Sealed(seeds) => {
+                RaisedKind::Padded(users) => {
                     let padded = deep()?;
-                    let seed = |_| Ok(reader.blob("a sealed seed", SEALED_SEED_BYTES)?.to_vec());
-                    Raised::Sealed { padded, seeds: (0..seeds).map(seed).collect::<Result<_, Error>>()? }
+                    let nonce = |_| match reader.blob("a nonce", size_of::<Nonce>())? {
+                        [] => Ok(None),
+                        nonce => {
+                            let nonce = nonce.try_into();
+                            nonce.map(Some).map_err(|_| Error::Malformed("a nonce has 32 bytes"))
+                        }
+                    };
+                    Raised::Padded { padded, nonces: (0..users).map(nonce).collect::<Result<_, Error>>()? }
                 }
                 RaisedKind::Exchanged(frames) if frames as usize > limits.raised_frames => {
                     return Err(Error::Malformed("more ciphertexts than an exchange of this bandit makes"));
@@ -727,7 +767,7 @@ mod tests {
         task_frames: 2,
         raised_frames: 3,
         exchanged: 24,
-        recipients: 0,
+        pads: 0,
     };
     const QUESTION: QuestionId = QuestionId { feedbacks: 300, model_feedbacks: 200, code: [6; 16] };
 
@@ -743,7 +783,7 @@ mod tests {
             user: 5,
             users: 9,
             answer,
-            sealed: None,
+            nonce: None,
             question,
         };
         DecideReply { decision: Some(decision), ..DecideReply::default() }
@@ -760,7 +800,7 @@ mod tests {
             others: vec![],
             question: Some(QUESTION),
             ticket: None,
-            sealed: false,
+            nonce: None,
             tasks: vec![],
         };
         let alone = frame::write(Kind::DecideReply, &alone, &[&[1]]);
@@ -770,7 +810,7 @@ mod tests {
             others: vec![DecisionId([8; 16])],
             question: None,
             ticket: None,
-            sealed: false,
+            nonce: None,
             tasks: vec![],
         };
         let without = frame::write(Kind::DecideReply, &without, &[]);
@@ -812,47 +852,63 @@ mod tests {
         }
     }
 
-    /// Answers are sealed where users have keys of their own, and nowhere else; recipients and seeds are
+    /// Answers are under pads where users have keys of their own, and nowhere else; users and nonces are
     /// bounded in number and length.
     #[test]
-    fn attack_sealed_messages_are_bounded() {
-        let own = Limits { recipients: 2, trace: 0, question: 0, ..LIMITS };
-        let decision = |sealed: Option<Vec<u8>>| {
-            let decision = reply().decision.map(|d| Decision { sealed, question: None, ..d });
+    fn attack_messages_under_pads_are_bounded() {
+        let own = Limits { pads: 2, trace: 0, question: 0, ..LIMITS };
+        let decision = |nonce: Option<Nonce>| {
+            let decision = reply().decision.map(|d| Decision { nonce, question: None, ..d });
             DecideReply { decision, ..DecideReply::default() }
         };
-        let sealed = decision(Some(vec![4; SEALED_SEED_BYTES]));
-        assert_eq!(DecideReply::read(&sealed.to_bytes(), &own).unwrap(), sealed);
-        let public = Limits { recipients: 0, ..own };
-        for (reply, limits) in [(&sealed, &public), (&decision(None), &own)] {
+        let padded = decision(Some([4; 32]));
+        assert_eq!(DecideReply::read(&padded.to_bytes(), &own).unwrap(), padded);
+        let public = Limits { pads: 0, ..own };
+        for (reply, limits) in [(&padded, &public), (&decision(None), &own)] {
             assert!(matches!(DecideReply::read(&reply.to_bytes(), limits), Err(Error::Malformed(_))));
         }
-        let long = decision(Some(vec![4; SEALED_SEED_BYTES + 1]));
-        assert!(matches!(DecideReply::read(&long.to_bytes(), &own), Err(Error::TooLong { .. })));
 
-        let asks = |recipients: &[(usize, usize)]| {
-            let of = |(users, bytes): &(usize, usize)| Recipient {
-                users: (0..*users as u32).collect(),
-                enrolment: vec![6; *bytes],
-            };
-            let recipients = recipients.iter().map(of).collect();
-            let task = RaiseTask { id: 1, kind: TaskKind::Answers, masked: vec![vec![1]], recipients };
+        let task = |kind, masked: usize, pads: Vec<UserPads>| {
+            let task = RaiseTask { id: 1, kind, masked: vec![vec![1]; masked], pads };
             DecideReply { tasks: vec![task], ..DecideReply::default() }
+        };
+        let asks = |users: &[(usize, usize)]| {
+            let of = |(users, bytes): &(usize, usize)| UserPads {
+                enrolment: vec![6; *bytes],
+                of: PadsOf::Answer((0..*users as u32).collect()),
+            };
+            task(TaskKind::Answers, 1, users.iter().map(of).collect())
         };
         let two = asks(&[(1, 9), (MOST_DECISIONS, Enrolment::MOST_BYTES)]);
         assert_eq!(DecideReply::read(&two.to_bytes(), &own).unwrap(), two);
         for bad in [&[(1, 9); 3][..], &[(0, 9)], &[(MOST_DECISIONS + 1, 9)], &[(1, 1 << 20)]] {
             assert!(DecideReply::read(&asks(bad).to_bytes(), &own).is_err(), "{bad:?}");
         }
-
-        let answers = |seeds: &[usize]| {
-            let seeds = seeds.iter().map(|bytes| vec![5; *bytes]).collect();
-            Raises { ticket: None, raised: vec![(1, Raised::Sealed { padded: vec![7; 8], seeds })] }
+        let upload = |of: PadsOf| UserPads { enrolment: vec![6; 9], of };
+        let contexts =
+            |decisions: usize| upload(PadsOf::Contexts { decisions: decisions as u32, nonce: [7; 32] });
+        let feedback = upload(PadsOf::Feedback { nonce: [8; 32] });
+        let uploads = |masked, uploads: &[&UserPads]| {
+            task(TaskKind::Pads, masked, uploads.iter().copied().cloned().collect())
         };
-        let two = answers(&[SEALED_SEED_BYTES, 0]);
+        let both = uploads(0, &[&contexts(MOST_DECISIONS), &feedback]);
+        assert_eq!(DecideReply::read(&both.to_bytes(), &own).unwrap(), both);
+        for bad in [uploads(1, &[&feedback]), uploads(0, &[&contexts(0)]), uploads(0, &[&contexts(999)])] {
+            assert!(DecideReply::read(&bad.to_bytes(), &own).is_err(), "{bad:?}");
+        }
+
+        let raises = |padded: Raised| Raises { ticket: None, raised: vec![(1, padded)] };
+        let answers =
+            |nonces: &[Option<Nonce>]| raises(Raised::Padded { padded: vec![7; 8], nonces: nonces.to_vec() });
+        let two = answers(&[Some([5; 32]), None]);
         assert_eq!(Raises::read(&two.to_bytes(), &own).unwrap(), two);
-        for (bad, limits) in [(&[1, 1, 1][..], &own), (&[SEALED_SEED_BYTES + 1], &own), (&[0], &public)] {
+        for (bad, limits) in [(&[None; 3][..], &own), (&[Some([1; 32])], &public)] {
             assert!(Raises::read(&answers(bad).to_bytes(), limits).is_err(), "{bad:?}");
+        }
+        let header = RaisesHeader { ticket: None, raised: vec![(1, RaisedKind::Padded(1))] };
+        for length in [1, 31, 33] {
+            let bytes = frame::write(Kind::Raises, &header, &[&[7; 8], &vec![5; length]]);
+            assert!(Raises::read(&bytes, &own).is_err(), "a nonce of {length} bytes");
         }
     }
 

@@ -3,20 +3,21 @@
 //! ```text
 //! user    UserSecret, a token and a sealing key, both made by its device
 //! user    → owner   EnrolmentRequest: the digest of the token and the public sealing key
-//! owner   → user    UserBundle: the manifest, the public key of the ring of scores, and the Enrolment
+//! owner   → user    UserBundle: the manifest, the Enrolment, and the sealed PadKey
 //! user    → server  the enrolment beside the token, in a header of each request
-//! server  → raiser  the enrolments of the users of an evaluation, beside its masked answers
+//! server  → raiser  the enrolments of users, beside masked answers and the nonces of uploads
 //! ```
 //! Server and raiser check the owner's signature, and so need no list of users. Both refuse users who were
-//! removed, each by a list of its own.
+//! removed, each by a list of its own. The pad key of a user follows from a secret of the owner's and from
+//! whom its enrolment names, so that the raiser keeps nothing by user either.
 
 use crate::frame::{self, Kind, Reader};
 use crate::manifest::Manifest;
 use crate::token::push_hex;
 use crate::{AccessToken, Error, MAX_MANIFEST_BYTES, TOKEN_BYTES, TokenDigest, all_from_hex, from_hex};
-use ckks::{KeyId, PublicKey};
+use ckks::KeyId;
 use envelope::{
-    SEALING_KEY_BYTES, SEALING_SECRET_BYTES, SIGNATURE_BYTES, SealingSecret, SigningSecret,
+    SEALED_OVERHEAD, SEALING_KEY_BYTES, SEALING_SECRET_BYTES, SIGNATURE_BYTES, SealingSecret, SigningSecret,
     VERIFYING_KEY_BYTES,
 };
 use host::FileStamp;
@@ -36,41 +37,73 @@ pub const ENROLMENT_HEADER: &str = "helba-enrolment";
 pub const MOST_USER_NAME: usize = 64;
 /// What an enrolment is signed as.
 const SIGNED: &str = "helba 2026 enrolment";
-/// The purpose of a sealed seed, before the ids of keys and bandit.
-const SEALED: &[u8] = b"helba 2026 answer";
+/// The purpose of a sealed pad key, before the id of the keys and the user's name.
+const SEALED: &[u8] = b"helba 2026 pad key";
 /// The context by which the owner's signing key follows from a secret key.
 const ENROLLER: &str = "helba 2026 enroller";
+/// The context by which what pad keys follow from follows from a secret key.
+const PADS: &str = "helba 2026 pad keys";
 /// The seconds by which clocks may differ. An enrolment from further in the future holds for nobody, so that
 /// it is older than a removal that follows.
 pub const CLOCKS: u64 = 60;
 /// The most bytes of the signed part of an enrolment and of the whole.
-const MOST_ENROLMENT: usize = 2048;
+const MOST_ENROLMENT: usize = 512;
 
 /// The public key of the owner who enrols the users of a key pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Enroller([u8; VERIFYING_KEY_BYTES]);
 
-/// The secret key by which the owner enrols users. It has no Debug, and is zeroed when it is dropped.
-pub struct EnrollerSecret(SigningSecret);
+/// The secrets by which the owner enrols users and knows their pad keys. It has no Debug, and is zeroed when
+/// it is dropped.
+pub struct EnrollerSecret {
+    signing: SigningSecret,
+    pads: Zeroizing<[u8; 32]>,
+}
 
 impl EnrollerSecret {
-    /// The secret that follows from the frame of the secret key of the large ring.
+    /// The secrets that follow from the frame of the secret key of the large ring.
     pub fn of_secret_key(frame: &[u8]) -> Self {
-        let bytes = Zeroizing::new(blake3::derive_key(ENROLLER, frame));
-        EnrollerSecret(SigningSecret::from_bytes(&bytes))
+        let [signing, pads] = [ENROLLER, PADS].map(|of| Zeroizing::new(blake3::derive_key(of, frame)));
+        EnrollerSecret { signing: SigningSecret::from_bytes(&signing), pads }
     }
 
     /// The public key.
     pub fn public(&self) -> Enroller {
         // A verifying key has this length.
-        Enroller(self.0.public().try_into().unwrap_or([0; VERIFYING_KEY_BYTES]))
+        Enroller(self.signing.public().try_into().unwrap_or([0; VERIFYING_KEY_BYTES]))
+    }
+
+    /// The pad key of the user with this enrolment: the same for all enrolments of one name and request.
+    pub fn pad_key(&self, enrolment: &Enrolment) -> PadKey {
+        let Claims { user, request, .. } = &enrolment.claims;
+        let mut hasher = blake3::Hasher::new_keyed(&self.pads);
+        hasher.update(request).update(user.as_bytes());
+        PadKey(Zeroizing::new(*hasher.finalize().as_bytes()))
+    }
+
+    /// The pad key of the user with this enrolment, sealed for the user alone, who sent this request.
+    ///
+    /// # Errors
+    /// [`Error::Malformed`] for the request of another user.
+    pub fn seal_pad_key<R: CryptoRng>(
+        &self,
+        enrolment: &Enrolment,
+        request: &EnrolmentRequest,
+        rng: &mut R,
+    ) -> Result<Vec<u8>, Error> {
+        if !enrolment.is_of(request) {
+            return Err(Error::Malformed("a request of another user than the enrolment's"));
+        }
+        let PadKey(key) = self.pad_key(enrolment);
+        let sealed = envelope::seal(&request.sealing_key.0, &purpose(enrolment), &*key, rng);
+        sealed.map_err(|_| Error::Malformed("a sealing key that is none"))
     }
 
     /// Enrols the user with this request, whose name is `name`, with the keys of `key_id`, from `enrolled` to
     /// `expires`, in seconds since 1970.
     ///
     /// # Errors
-    /// [`Error::Malformed`] for a name that is none, and a sealing key that is none.
+    /// [`Error::Malformed`] for a name that is none.
     pub fn enrol(
         &self,
         request: &EnrolmentRequest,
@@ -79,16 +112,15 @@ impl EnrollerSecret {
         [enrolled, expires]: [u64; 2],
     ) -> Result<Enrolment, Error> {
         check_name(name)?;
-        let EnrolmentRequest { token, sealing_key } = request;
         let claims = Claims {
             key_id: key_id.to_string(),
             user: name.into(),
             enrolled,
             expires,
-            token: *token,
-            sealing_key: sealing_key.0.clone(),
+            token: request.token,
+            request: request.digest(),
         };
-        let signature = self.0.sign(SIGNED, &claims.to_bytes());
+        let signature = self.signing.sign(SIGNED, &claims.to_bytes());
         Ok(Enrolment { claims, signature })
     }
 }
@@ -131,8 +163,13 @@ impl EnrolmentRequest {
     /// Sixteen hexadecimal digits that user and owner compare by another way than the request went: who
     /// carried it may have put a key of its own into it.
     pub fn fingerprint(&self) -> String {
+        blake3::Hash::from_bytes(self.digest()).to_hex()[..16].into()
+    }
+
+    fn digest(&self) -> [u8; 32] {
+        // Serialising plain data into memory does not fail.
         let json = serde_json::to_vec(self).unwrap_or_default();
-        blake3::hash(&json).to_hex()[..16].into()
+        *blake3::hash(&json).as_bytes()
     }
 }
 
@@ -209,21 +246,54 @@ impl UserSecret {
         &self.token
     }
 
-    /// Opens the seed of the pads of an answer of the bandit `bandit`, sealed by [`Enrolment::seal`].
+    /// Opens the pad key that the owner sealed for this user ([`EnrollerSecret::seal_pad_key`]).
     ///
     /// # Errors
-    /// [`Error::Malformed`] for a seed that was sealed for another user or bandit, or was changed.
-    pub fn open(&self, key_id: KeyId, bandit: &str, sealed: &[u8]) -> Result<Zeroizing<[u8; 32]>, Error> {
-        let opened = self.sealing.open(&purpose(&key_id.to_string(), bandit), sealed).ok();
-        let seed = opened.and_then(|opened| <[u8; 32]>::try_from(&opened[..]).ok());
-        seed.map(Zeroizing::new).ok_or(Error::Malformed(
-            "an answer that was sealed for another user or another bandit, or was changed",
-        ))
+    /// [`Error::Malformed`] for one that was sealed for another user or enrolment, or was changed.
+    pub fn open_pad_key(&self, enrolment: &Enrolment, sealed: &[u8]) -> Result<PadKey, Error> {
+        let opened = self.sealing.open(&purpose(enrolment), sealed).ok();
+        let key = opened.and_then(|opened| <[u8; 32]>::try_from(&opened[..]).ok());
+        key.map(|key| PadKey(Zeroizing::new(key)))
+            .ok_or(Error::Malformed("a key that was sealed for another user, or was changed"))
     }
 }
 
-fn purpose(key_id: &str, bandit: &str) -> Vec<u8> {
-    [SEALED, key_id.as_bytes(), b" ", bandit.as_bytes()].concat()
+fn purpose(enrolment: &Enrolment) -> Vec<u8> {
+    let Claims { key_id, user, .. } = &enrolment.claims;
+    [SEALED, key_id.as_bytes(), b" ", user.as_bytes()].concat()
+}
+
+/// A number that is used once, for the seed of the pads of one message.
+pub type Nonce = [u8; 32];
+
+/// What the coefficients of a message under pads are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Padded {
+    /// Of the ciphertext of this number among those of the contexts of a request.
+    Contexts(u32),
+    /// Of the statistics of a feedback.
+    Feedback,
+    /// Of an answer.
+    Answer,
+}
+
+/// The key that a user and the owner share, by which each knows the pads of the user's messages. It has no
+/// Debug, and is zeroed when it is dropped.
+pub struct PadKey(Zeroizing<[u8; 32]>);
+
+impl PadKey {
+    /// The seed of the pads of a message of the bandit `bandit`: a pseudo-random function of what the message
+    /// is, the bandit and the nonce.
+    pub fn seed(&self, of: Padded, bandit: &str, nonce: &Nonce) -> Zeroizing<[u8; 32]> {
+        let (kind, part) = match of {
+            Padded::Contexts(part) => (1u8, part),
+            Padded::Feedback => (2, 0),
+            Padded::Answer => (3, 0),
+        };
+        let mut hasher = blake3::Hasher::new_keyed(&self.0);
+        hasher.update(&[kind]).update(&part.to_le_bytes()).update(nonce).update(bandit.as_bytes());
+        Zeroizing::new(*hasher.finalize().as_bytes())
+    }
 }
 
 /// What an owner says of a user.
@@ -235,7 +305,8 @@ struct Claims {
     enrolled: u64,
     expires: u64,
     token: TokenDigest,
-    sealing_key: Vec<u8>,
+    /// The digest of the request that the user was enrolled by.
+    request: [u8; 32],
 }
 
 impl Claims {
@@ -245,8 +316,8 @@ impl Claims {
     }
 }
 
-/// The owner's statement that a user with this token and this sealing key may use the bandits of a key pair,
-/// signed. It is public.
+/// The owner's statement that a user with this token and request may use the bandits of a key pair, signed.
+/// It is public.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Enrolment {
     claims: Claims,
@@ -265,8 +336,7 @@ impl Enrolment {
     /// Reads the bytes of [`Self::to_bytes`], and checks that the owner `by` signed them for `key_id`.
     ///
     /// # Errors
-    /// As [`crate::DecideReply::read`]; [`Error::Malformed`] for another signer or another key pair, and for
-    /// a sealing key that is none.
+    /// As [`crate::DecideReply::read`]; [`Error::Malformed`] for another signer or another key pair.
     pub fn read(bytes: &[u8], by: &Enroller, key_id: KeyId) -> Result<Self, Error> {
         let mut reader = Reader::new(bytes, Self::MOST_BYTES)?;
         let () = reader.header(Kind::Enrolment)?;
@@ -286,7 +356,6 @@ impl Enrolment {
             return Err(Error::Malformed("an enrolment for another key pair"));
         }
         check_name(&claims.user)?;
-        SealingKey::new(claims.sealing_key.clone())?;
         Ok(Enrolment { claims, signature })
     }
 
@@ -322,30 +391,16 @@ impl Enrolment {
         self.claims.enrolled <= now.saturating_add(CLOCKS) && now < self.claims.expires
     }
 
-    /// What the user was enrolled by.
-    pub fn request(&self) -> EnrolmentRequest {
-        let sealing_key = SealingKey(self.claims.sealing_key.clone());
-        EnrolmentRequest { token: self.claims.token, sealing_key }
+    /// Whether the user was enrolled by this request.
+    pub fn is_of(&self, request: &EnrolmentRequest) -> bool {
+        (self.claims.token, self.claims.request) == (request.token, request.digest())
     }
 
     /// The digest of the user's token.
     pub fn token(&self) -> TokenDigest {
         self.claims.token
     }
-
-    /// Seals the seed of the pads of an answer of the bandit `bandit`, which the user alone can open.
-    ///
-    /// # Errors
-    /// [`Error::Malformed`] never: the sealing key was checked.
-    pub fn seal<R: CryptoRng>(&self, bandit: &str, seed: &[u8; 32], rng: &mut R) -> Result<Vec<u8>, Error> {
-        let Claims { key_id, sealing_key, .. } = &self.claims;
-        let sealed = envelope::seal(sealing_key, &purpose(key_id, bandit), seed, rng);
-        sealed.map_err(|_| Error::Malformed("a sealing key that is none"))
-    }
 }
-
-/// The bytes of a sealed seed.
-pub const SEALED_SEED_BYTES: usize = 32 + envelope::SEALED_OVERHEAD;
 
 /// Refuses what is no name of a user.
 ///
@@ -365,47 +420,46 @@ pub fn check_name(name: &str) -> Result<(), Error> {
 pub struct UserBundle {
     /// The manifest of the public bundle.
     pub manifest: Manifest,
-    /// The public key of the ring of scores.
-    pub public_key: PublicKey,
     /// The enrolment.
     pub enrolment: Enrolment,
+    /// The user's [`PadKey`], sealed for it.
+    pub sealed: Vec<u8>,
 }
+
+/// The bytes of a sealed pad key.
+const SEALED_KEY_BYTES: usize = 32 + SEALED_OVERHEAD;
 
 impl UserBundle {
     /// The most bytes of a file of this kind.
-    pub const MOST_BYTES: usize = frame::overhead(3) + MAX_MANIFEST_BYTES + (8 << 20) + Enrolment::MOST_BYTES;
+    pub const MOST_BYTES: usize =
+        frame::overhead(3) + MAX_MANIFEST_BYTES + Enrolment::MOST_BYTES + SEALED_KEY_BYTES;
 
     /// The bytes of the bundle.
     ///
     /// # Errors
-    /// As [`Manifest::params`].
+    /// [`Error::BadManifest`].
     pub fn to_bytes(&self) -> Result<Vec<u8>, Error> {
-        let UserBundle { manifest, public_key, enrolment } = self;
+        let UserBundle { manifest, enrolment, sealed } = self;
         let json = serde_json::to_vec(manifest).map_err(|e| Error::BadManifest(e.to_string()))?;
-        let key = ckks::write_public_key(&manifest.scores.params()?, public_key);
-        Ok(frame::write(Kind::UserBundle, &(), &[&json, &key, &enrolment.to_bytes()]))
+        Ok(frame::write(Kind::UserBundle, &(), &[&json, &enrolment.to_bytes(), sealed]))
     }
 
     /// Reads the bytes of [`Self::to_bytes`], and checks that all parts belong together.
     ///
     /// # Errors
-    /// As [`crate::DecideReply::read`], [`Manifest::params`] and [`Enrolment::read`]; [`Error::Manifest`] for
-    /// a public key of another pair.
+    /// As [`crate::DecideReply::read`] and [`Enrolment::read`]; [`Error::BadManifest`].
     pub fn read(bytes: &[u8]) -> Result<Self, Error> {
         let mut reader = Reader::new(bytes, Self::MOST_BYTES)?;
         let () = reader.header(Kind::UserBundle)?;
         let json = reader.blob("the manifest", MAX_MANIFEST_BYTES)?;
         let manifest: Manifest =
             serde_json::from_slice(json).map_err(|e| Error::BadManifest(e.to_string()))?;
-        let (_, small) = manifest.scores(&manifest.params()?)?;
-        let key = reader.blob("the public key", ckks::public_key_bytes(&small))?;
-        let (public_key, id) = ckks::read_public_key(&small, key)?;
-        manifest.scores.check_key(id)?;
         let by = manifest.enroller.ok_or(Error::Malformed("keys whose users share them"))?;
         let enrolment = reader.blob("the enrolment", Enrolment::MOST_BYTES)?;
         let enrolment = Enrolment::read(enrolment, &by, manifest.key()?)?;
+        let sealed = reader.blob("the sealed pad key", SEALED_KEY_BYTES)?.to_vec();
         reader.end()?;
-        Ok(UserBundle { manifest, public_key, enrolment })
+        Ok(UserBundle { manifest, enrolment, sealed })
     }
 }
 

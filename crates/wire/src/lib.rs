@@ -36,13 +36,14 @@ pub use committee::{
     steps,
 };
 pub use encrypted::{
-    AskAgain, BanditView, Created, DECISIONS_HEADER, DecideReply, Decision, LearnRequest, Limits, RaiseTask,
-    Raised, Raises, Recipient, SENDER_HEADER, SenderTag, ShownCounters, Ticket, TraceQuestion,
-    TracedFeedback,
+    AskAgain, BanditView, Created, DECISIONS_HEADER, DecideReply, Decision, LearnRequest, Limits,
+    MOST_UPLOADS, PadsOf, RaiseTask, Raised, Raises, SENDER_HEADER, SenderTag, ShownCounters, Ticket,
+    TraceQuestion, TracedFeedback, UserPads,
 };
 pub use enrolment::{
     CLOCKS, ENROLMENT_HEADER, Enroller, EnrollerSecret, Enrolment, EnrolmentRequest, MOST_REMOVED,
-    MOST_USER_NAME, RemovedUsers, RemovedUsersFile, SEALED_SEED_BYTES, UserBundle, UserSecret, check_name,
+    MOST_USER_NAME, Nonce, PadKey, Padded, RemovedUsers, RemovedUsersFile, UserBundle, UserSecret,
+    check_name,
 };
 pub use error::Error;
 pub use frame::{MAGIC, MAX_HEADER_BYTES};

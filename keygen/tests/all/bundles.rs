@@ -741,8 +741,9 @@ fn the_tool_enrols_users() {
     assert!(removed.has(&bundle.enrolment));
     let again = enrol(["own.secret", "own.public", "request", "alice"]);
     assert!(!again.status.success(), "the file exists");
+    assert!(user.open_pad_key(&bundle.enrolment, &bundle.sealed).is_ok());
     let mut bytes = std::fs::read(at("user")).unwrap();
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 1;
-    assert!(wire::UserBundle::read(&bytes).is_err(), "another public key");
+    *bytes.last_mut().unwrap() ^= 1;
+    let changed = wire::UserBundle::read(&bytes).unwrap();
+    assert!(user.open_pad_key(&changed.enrolment, &changed.sealed).is_err(), "a sealed key that was changed");
 }

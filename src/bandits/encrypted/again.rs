@@ -53,8 +53,8 @@ pub(super) struct Sent {
     pub(super) sender: Sender,
     /// The number of decisions.
     pub(super) decisions: usize,
-    /// For whom answers are sealed, if users have keys of their own.
-    pub(super) recipient: Option<Arc<Enrolment>>,
+    /// Under whose pads answers are, if users have keys of their own.
+    pub(super) enrolment: Option<Arc<Enrolment>>,
     pub(super) upload: Arc<Upload>,
 }
 
@@ -63,14 +63,14 @@ impl Stages {
     pub(super) fn keep(
         &self,
         sender: Sender,
-        recipient: Option<Arc<Enrolment>>,
+        enrolment: Option<Arc<Enrolment>>,
         decisions: usize,
         bytes: &[u8],
     ) -> Option<Sent> {
         let units = u32::try_from(bytes.len().div_ceil(UNIT)).ok()?;
         let memory = self.contexts.clone().try_acquire_many_owned(units).ok()?;
         let upload = Arc::new(Upload { bytes: bytes.to_vec(), _memory: memory });
-        Some(Sent { sender, decisions, recipient, upload })
+        Some(Sent { sender, decisions, enrolment, upload })
     }
 }
 
@@ -484,7 +484,7 @@ impl EncryptedServed {
                     answers,
                     sender: outcome,
                     _place: Some(place),
-                    recipient: member.sent.recipient.clone(),
+                    enrolment: member.sent.enrolment.clone(),
                     sent: Some(member.sent),
                 }),
                 _ => others.push(member.sent),
@@ -509,7 +509,7 @@ mod tests {
     fn sent(number: u8, memory: &Arc<Semaphore>) -> Option<Sent> {
         let room = memory.clone().try_acquire_many_owned((BYTES / UNIT) as u32).ok()?;
         let upload = Arc::new(Upload { bytes: vec![0; BYTES], _memory: room });
-        Some(Sent { recipient: None, sender: sender(number), decisions: 1, upload })
+        Some(Sent { enrolment: None, sender: sender(number), decisions: 1, upload })
     }
 
     /// An evaluation of these senders, whose rounds begin at `first`.

@@ -8,7 +8,7 @@ use crate::access::Caller;
 use crate::bandits::{BodyLimit, Reply};
 use crate::error::Error;
 use crate::metrics::Step;
-use ckks::Ciphertext;
+use ckks::{Ciphertext, PaddedUpload};
 use helba::ScoresModel;
 use host::{lock, os_rng};
 use protocol::{Answers, UserKeys};
@@ -24,18 +24,18 @@ use wire::{DecideReply, Decision, Enrolment};
 pub(crate) struct Asker {
     /// Whether it may answer every task.
     raises: bool,
-    /// For whom answers are sealed, if users have keys of their own.
-    recipient: Option<Arc<Enrolment>>,
+    /// Under whose pads contexts and answers are, if users have keys of their own.
+    enrolment: Option<Arc<Enrolment>>,
 }
 
 impl EncryptedServed {
     /// The caller as one who asks for decisions, before its body is read.
     pub(crate) fn asker(&self, caller: &Caller) -> Result<Asker, Error> {
-        let recipient = match self.created.plan.keys {
+        let enrolment = match self.created.plan.keys {
             UserKeys::Shared => None,
             UserKeys::Own => Some(caller.check_enrolled()?),
         };
-        Ok(Asker { raises: caller.check_raises_all().is_ok(), recipient })
+        Ok(Asker { raises: caller.check_raises_all().is_ok(), enrolment })
     }
 
     /// The longest body of a decision request.
@@ -55,6 +55,10 @@ impl EncryptedServed {
         let stages = &self.shared.stages;
         let place = stages.waiting.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?;
         lock(&self.pace).ask(Instant::now());
+        let body = match &asker.enrolment {
+            Some(user) => self.contexts_of_user(user, decisions, &body).await?.into(),
+            None => body,
+        };
         let on_the_way = OnTheWay::new(self.arrivals.clone());
         let upload = stages.uploads.clone().acquire_owned().await;
         let served = self.clone();
@@ -75,7 +79,7 @@ impl EncryptedServed {
         self: &Arc<Self>,
         body: Body,
         decisions: usize,
-        (sender, Asker { raises, recipient }): (Sender, Asker),
+        (sender, Asker { raises, enrolment }): (Sender, Asker),
         place: OwnedSemaphorePermit,
     ) -> Result<Scored, Error> {
         let mut place = Some(place);
@@ -86,7 +90,7 @@ impl EncryptedServed {
         let alone = lock(&self.senders).places(&sender, Instant::now());
         let repeatable = !self.created.config.decides_alone() && alone.is_none();
         let sent: Option<Sent> = match repeatable {
-            true => stages.keep(sender, recipient.clone(), decisions, &body),
+            true => stages.keep(sender, enrolment.clone(), decisions, &body),
             false => None,
         };
         drop(body);
@@ -113,7 +117,7 @@ impl EncryptedServed {
                 brought => brought,
             };
             let model = (&model, model_feedbacks);
-            let joining = Joining { decisions, recipient: recipient.clone(), sent: sent.clone() };
+            let joining = Joining { decisions, enrolment: enrolment.clone(), sent: sent.clone() };
             let outcome = match &alone {
                 Some(own) => Some(self.join_alone(brought, joining, model, &mut place, own)?),
                 None => self.join(brought, joining, model, &mut place)?,
@@ -125,9 +129,22 @@ impl EncryptedServed {
     }
 
     /// Reads the contexts of a request for so many decisions: one frame, or for stages as many of one length
-    /// as its decisions have.
+    /// as its decisions have. Those of a user with a key of its own are made of two parts
+    /// ([`Self::contexts_of_user`]).
     pub(super) fn read_contexts(&self, body: &[u8], decisions: usize) -> Result<Vec<Ciphertext>, Error> {
         let (engine, parts) = (&self.shared.engine, self.exchanges.layout.context_parts(decisions));
+        if self.created.plan.keys == UserKeys::Own {
+            let (small, key) = (engine.params(), engine.key_id());
+            let length = ckks::ciphertext_bytes(small, small.max_level(), true);
+            let (frames, uploads) = body.split_at_checked(parts * length).unwrap_or_default();
+            let of_pads = |(upload, frame): (PaddedUpload, &[u8])| upload.added_to(small, key, frame);
+            let uploads = self.read_uploads(decisions, uploads)?;
+            return Ok(uploads
+                .into_iter()
+                .zip(frames.chunks(length))
+                .map(of_pads)
+                .collect::<Result<_, _>>()?);
+        }
         if parts == 1 {
             return Ok(vec![engine.read_contexts(body)?]);
         }
@@ -163,8 +180,8 @@ impl EncryptedServed {
             (id(first), (first + 1..first + count).map(id).collect())
         };
         let (round, user, users) = (first, 0, count as u32);
-        let (sealed, question) = (None, None);
-        let decision = Decision { id, others, round, model_feedbacks, user, users, answer, sealed, question };
+        let (nonce, question) = (None, None);
+        let decision = Decision { id, others, round, model_feedbacks, user, users, answer, nonce, question };
         let tasks = self.task_for(raises).into_iter().collect();
         DecideReply { decision: Some(decision), ticket: None, tasks }
     }

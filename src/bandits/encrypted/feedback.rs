@@ -12,6 +12,7 @@ use protocol::DecisionId;
 use service::{Body, Content};
 use std::sync::Arc;
 use std::time::Instant;
+use wire::Enrolment;
 
 impl EncryptedServed {
     /// The longest body of a feedback.
@@ -20,11 +21,23 @@ impl EncryptedServed {
     }
 
     /// Counts a feedback, which is durable when this returns. It waits for the disk with others, and holds no
-    /// thread meanwhile.
-    pub(crate) async fn feedback(self: Arc<Self>, decision: DecisionId, body: Body) -> Result<Reply, Error> {
+    /// thread meanwhile. Statistics of a `user` with a key of its own are under its pads.
+    pub(crate) async fn feedback(
+        self: Arc<Self>,
+        decision: DecisionId,
+        body: Body,
+        user: Option<Arc<Enrolment>>,
+    ) -> Result<Reply, Error> {
         let stages = &self.shared.stages;
         let began = Instant::now();
         let _waiting = stages.waiting.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?;
+        let body = match user {
+            // Whatever was counted before is not read again.
+            Some(user) if lock(&self.live).bandit.waiting(decision)?.is_ok() => {
+                self.feedback_of_user(&user, &body).await?.into()
+            }
+            _ => body,
+        };
         let served = self.clone();
         let counted = stages.workers.run(move || {
             let mut live = lock(&served.live);

@@ -17,9 +17,11 @@ impl EncryptedServed {
         let status = live.status();
         let task = live.bandit.task().map(|task| match task.kind {
             TaskKind::Model | TaskKind::Product { .. } => Awaited::Model,
-            TaskKind::Scores { .. } | TaskKind::Answers | TaskKind::Sum | TaskKind::Stage { .. } => {
-                Awaited::Sum
-            }
+            TaskKind::Scores { .. }
+            | TaskKind::Answers
+            | TaskKind::Sum
+            | TaskKind::Stage { .. }
+            | TaskKind::Pads => Awaited::Sum,
         });
         drop(live);
         let open = status.pending_decisions as u64;

@@ -33,9 +33,9 @@ pub(crate) use decisions::Asker;
 use helba::{Applied, EncryptedBandit, Engine, Event};
 use host::{lock, os_rng};
 use pace::{Arrivals, Pace};
-use pool::Pool;
 pub(crate) use pool::Stages;
 pub(super) use pool::blocking;
+use pool::{Pool, Uploads};
 use protocol::{BanditConfig, Exchanges, Status};
 use rand::Rng;
 pub(crate) use senders::Sender;
@@ -72,6 +72,7 @@ pub(crate) struct EncryptedServed {
     shared: Shared,
     live: Mutex<Live>,
     pool: Mutex<Pool>,
+    uploads: Uploads,
     /// One permit, held from the seal of an evaluation to its answers, or until a closed pack waits for it:
     /// users who come meanwhile share the next one.
     turns: Arc<Semaphore>,
@@ -136,6 +137,7 @@ impl EncryptedServed {
             shared,
             live,
             pool,
+            uploads: Uploads::default(),
             turns,
             closed: watch::Sender::new(0),
             pace,

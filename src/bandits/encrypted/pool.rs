@@ -21,12 +21,14 @@
 //! | `staged` | an evaluation in stages |
 //! | `raises` | who is asked for a task |
 //! | `holders` | holders of the key who come for tasks |
+//! | `uploads` | uploads under the pads of users with keys of their own |
 
 mod evaluate;
 mod holders;
 mod pack;
 mod raises;
 mod staged;
+mod uploads;
 
 use super::EncryptedServed;
 use super::again::{Sent, UNIT};
@@ -46,7 +48,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use wire::{DecideReply, Enrolment, RaiseTask, Recipient, Ticket};
+pub(super) use uploads::Uploads;
+use wire::{DecideReply, Enrolment, Nonce, PadsOf, RaiseTask, Ticket, UserPads};
 
 /// The time for which further users are gathered, but after an evaluation of one request.
 const WINDOW: Duration = Duration::from_millis(10);
@@ -224,17 +227,26 @@ struct Queued {
 pub(super) enum Awaited {
     /// Its raised scores, at this level.
     Scores(oneshot::Sender<Ciphertext>, usize),
-    /// Its answers, still under their mask, for so many recipients with keys of their own.
-    Answers(oneshot::Sender<(SeededCoefficients, Vec<Vec<u8>>)>, usize),
-    /// What becomes of this step of its stages, for so many recipients, and who answers it.
+    /// Its answers, still under their mask, for so many users with keys of their own.
+    Answers(oneshot::Sender<(SeededCoefficients, Nonces)>, usize),
+    /// What becomes of this step of its stages, for so many such users, and who answers it.
     Stage(oneshot::Sender<Staged>, Arc<StagedEngine>, usize, usize),
+    /// The encryptions of minus the pads of uploads, whose frames have these bytes.
+    Pads(oneshot::Sender<Pads>, Vec<usize>),
 }
+
+/// The nonce of the pads of each user's answer; `None` for one that the holder of the key refused.
+pub(super) type Nonces = Vec<Option<Nonce>>;
+
+/// The frames of encryptions of minus the pads of uploads, empty for users that the holder of the key
+/// refused.
+pub(super) struct Pads(pub(super) Vec<Vec<u8>>);
 
 /// What a holder of the key made of a step of stages.
 pub(super) struct Staged {
     pub(super) reply: StageReply,
-    /// The sealed seeds of the pads of its recipients.
-    pub(super) seeds: Vec<Vec<u8>>,
+    /// Of the pads of its answers.
+    pub(super) nonces: Nonces,
     pub(super) holder: Holder,
 }
 
@@ -243,20 +255,24 @@ pub(super) struct Staged {
 pub(super) enum Wanted {
     /// Raised scores at this level.
     Scores(usize),
-    /// Answers for so many recipients.
+    /// Answers for so many users with keys of their own.
     Answers(usize),
-    /// What becomes of this step of stages, for so many recipients.
+    /// What becomes of this step of stages, for so many such users.
     Stage(Arc<StagedEngine>, usize, usize),
+    /// Frames of so many bytes each.
+    Pads(Vec<usize>),
 }
 
 /// What a holder of the key made of an evaluation.
 pub(super) enum Given {
     /// Raised scores.
     Scores(Ciphertext),
-    /// Answers, still under their mask, and the sealed seeds of their recipients.
-    Answers(SeededCoefficients, Vec<Vec<u8>>),
+    /// Answers, still under their mask, and the nonces of their pads.
+    Answers(SeededCoefficients, Nonces),
     /// What became of a step of stages.
     Stage(Staged),
+    /// Encryptions of minus the pads of uploads.
+    Pads(Pads),
 }
 
 /// A pack that is still open.
@@ -282,8 +298,8 @@ pub(super) struct User {
     pub(super) answers: u32,
     pub(super) sender: oneshot::Sender<Outcome>,
     pub(super) _place: Option<OwnedSemaphorePermit>,
-    /// For whom its answers are sealed, if users have keys of their own.
-    pub(super) recipient: Option<Arc<Enrolment>>,
+    /// Under whose pads its answers are, if users have keys of their own.
+    pub(super) enrolment: Option<Arc<Enrolment>>,
     /// Its contexts, if they are kept.
     pub(super) sent: Option<Sent>,
 }
@@ -292,24 +308,24 @@ pub(super) struct User {
 pub(super) struct AnswerFrame {
     /// Of a ciphertext, or of coefficients under pads.
     pub(super) frame: Vec<u8>,
-    /// The seed of the pads, sealed for the user, if users have keys of their own. It is empty if the holder
-    /// of the key refused the user.
-    pub(super) sealed: Option<Vec<u8>>,
+    /// The nonce of the pads, if users have keys of their own: `None` in it if the holder of the key refused
+    /// the user.
+    pub(super) nonce: Option<Option<Nonce>>,
 }
 
-/// The recipients of the answers of `users`, in their order, if these have keys of their own.
-pub(super) fn recipients(users: &[User]) -> Vec<Recipient> {
+/// The pads of the answers of `users`, in their order, if these have keys of their own.
+pub(super) fn pads_of_answers(users: &[User]) -> Vec<UserPads> {
     let of = |user: &User| {
         let numbers = user.numbers.iter().map(|number| *number as u32).collect();
-        Some(Recipient { users: numbers, enrolment: user.recipient.as_ref()?.to_bytes() })
+        Some(UserPads { enrolment: user.enrolment.as_ref()?.to_bytes(), of: PadsOf::Answer(numbers) })
     };
     users.iter().filter_map(of).collect()
 }
 
-/// The answers of users in their order, with the sealed seeds if there are any.
-pub(super) fn answer_frames(frames: Vec<Vec<u8>>, seeds: Vec<Vec<u8>>) -> Vec<AnswerFrame> {
-    let mut seeds = seeds.into_iter();
-    frames.into_iter().map(|frame| AnswerFrame { frame, sealed: seeds.next() }).collect()
+/// The answers of users in their order, with the nonces of their pads if there are any.
+pub(super) fn answer_frames(frames: Vec<Vec<u8>>, nonces: Nonces) -> Vec<AnswerFrame> {
+    let mut nonces = nonces.into_iter();
+    frames.into_iter().map(|frame| AnswerFrame { frame, nonce: nonces.next() }).collect()
 }
 
 /// What a user asks for beside its scores.
@@ -317,7 +333,7 @@ pub(super) struct Joining {
     /// The number of decisions.
     pub(super) decisions: usize,
     /// As in [`User`].
-    pub(super) recipient: Option<Arc<Enrolment>>,
+    pub(super) enrolment: Option<Arc<Enrolment>>,
     /// As in [`User`].
     pub(super) sent: Option<Sent>,
 }
@@ -342,10 +358,9 @@ impl Pool {
     pub(super) fn waits(&self, id: u64) -> Result<Wanted, Error> {
         match self.raising.get(&id) {
             Some(Awaited::Scores(_, level)) => Ok(Wanted::Scores(*level)),
-            Some(Awaited::Answers(_, recipients)) => Ok(Wanted::Answers(*recipients)),
-            Some(Awaited::Stage(_, engine, step, recipients)) => {
-                Ok(Wanted::Stage(engine.clone(), *step, *recipients))
-            }
+            Some(Awaited::Answers(_, users)) => Ok(Wanted::Answers(*users)),
+            Some(Awaited::Stage(_, engine, step, users)) => Ok(Wanted::Stage(engine.clone(), *step, *users)),
+            Some(Awaited::Pads(_, lengths)) => Ok(Wanted::Pads(lengths.clone())),
             None => Err(Error::TaskOver { task: id }),
         }
     }
@@ -354,10 +369,11 @@ impl Pool {
     pub(super) fn take_raise(&mut self, id: u64, given: Given) -> Result<(), Error> {
         let taken = match (self.raising.remove(&id), given) {
             (Some(Awaited::Scores(sender, _)), Given::Scores(raised)) => sender.send(raised).is_ok(),
-            (Some(Awaited::Answers(sender, _)), Given::Answers(answers, seeds)) => {
-                sender.send((answers, seeds)).is_ok()
+            (Some(Awaited::Answers(sender, _)), Given::Answers(answers, nonces)) => {
+                sender.send((answers, nonces)).is_ok()
             }
             (Some(Awaited::Stage(sender, ..)), Given::Stage(staged)) => sender.send(staged).is_ok(),
+            (Some(Awaited::Pads(sender, _)), Given::Pads(pads)) => sender.send(pads).is_ok(),
             (Some(other), _) => {
                 self.raising.insert(id, other);
                 false
@@ -549,13 +565,13 @@ impl EncryptedServed {
         &self,
         gathering: &mut Gathering,
         brought: Brought,
-        Joining { decisions, recipient, sent }: Joining,
+        Joining { decisions, enrolment, sent }: Joining,
         place: &mut Option<OwnedSemaphorePermit>,
     ) -> Result<oneshot::Receiver<Outcome>, Error> {
         let numbers = self.push(&mut gathering.pack, brought, decisions)?;
         let (sender, receiver) = oneshot::channel();
         let place = place.take();
-        gathering.users.push(User { numbers, round: 0, answers: 0, sender, _place: place, recipient, sent });
+        gathering.users.push(User { numbers, round: 0, answers: 0, sender, _place: place, enrolment, sent });
         Ok(receiver)
     }
 

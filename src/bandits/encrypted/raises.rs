@@ -1,7 +1,7 @@
 //! What raisers are asked for, and what they answer.
 
 use super::EncryptedServed;
-use super::pool::{Given, Holder, Outcome, Staged, Wanted, blocking};
+use super::pool::{Given, Holder, Outcome, Pads, Staged, Wanted, blocking};
 use crate::access::Caller;
 use crate::bandits::{BodyLimit, Reply};
 use crate::error::Error;
@@ -12,7 +12,7 @@ use service::{Body, Content};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot::Receiver;
-use wire::{DecideReply, Raised, Raises, SEALED_SEED_BYTES, Ticket};
+use wire::{DecideReply, Nonce, Raised, Raises, Ticket};
 
 /// The longest time for which a request for tasks may wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
@@ -68,7 +68,7 @@ impl EncryptedServed {
         let (mut outcome, mut refused) = (None, None);
         for (task, raised) in message.raised {
             let done = match raised {
-                raised @ Raised::Sealed { .. } => {
+                raised @ Raised::Padded { .. } => {
                     all().and_then(|()| self.take_evaluation((task, &holder), &raised, None, &mut outcome))
                 }
                 Raised::Exchanged(frames) => {
@@ -128,18 +128,26 @@ impl EncryptedServed {
             (Ok(Wanted::Answers(0)), Raised::Answers(frame)) => {
                 Ok(Given::Answers(rayon::scope(|_| engine.read_answers(exchange, frame))?, Vec::new()))
             }
-            (Ok(Wanted::Answers(recipients)), Raised::Sealed { padded, seeds }) => {
-                check_seeds(seeds, recipients)?;
-                Ok(Given::Answers(rayon::scope(|_| engine.read_answers(exchange, padded))?, seeds.clone()))
+            (Ok(Wanted::Answers(users)), Raised::Padded { padded, nonces }) => {
+                check_nonces(nonces, users)?;
+                Ok(Given::Answers(rayon::scope(|_| engine.read_answers(exchange, padded))?, nonces.clone()))
             }
             (Ok(Wanted::Stage(engine, step, 0)), Raised::Exchanged(frames)) => {
                 let (reply, holder) = (rayon::scope(|_| engine.read(step, frames))?, holder.clone());
-                Ok(Given::Stage(Staged { reply, seeds: Vec::new(), holder }))
+                Ok(Given::Stage(Staged { reply, nonces: Vec::new(), holder }))
             }
-            (Ok(Wanted::Stage(engine, step, recipients)), Raised::Sealed { padded, seeds }) => {
-                check_seeds(seeds, recipients)?;
+            (Ok(Wanted::Stage(engine, step, users)), Raised::Padded { padded, nonces }) => {
+                check_nonces(nonces, users)?;
                 let reply = rayon::scope(|_| engine.read(step, std::slice::from_ref(padded)))?;
-                Ok(Given::Stage(Staged { reply, seeds: seeds.clone(), holder: holder.clone() }))
+                Ok(Given::Stage(Staged { reply, nonces: nonces.clone(), holder: holder.clone() }))
+            }
+            (Ok(Wanted::Pads(lengths)), Raised::Exchanged(frames)) => {
+                let fits = |(frame, length): (&Vec<u8>, &usize)| frame.is_empty() || frame.len() == *length;
+                if frames.len() != lengths.len() || !frames.iter().zip(&lengths).all(fits) {
+                    let why = "encryptions of pads that are not those of the uploads of their task";
+                    return Err(wire::Error::Malformed(why).into());
+                }
+                Ok(Given::Pads(Pads(frames.clone())))
             }
             (Ok(_), _) => return Err(Error::TaskOver { task }),
             (Err(over), _) => Err(over),
@@ -207,13 +215,11 @@ impl EncryptedServed {
     }
 }
 
-/// Checks the sealed seeds of so many recipients, of whom the holder of the key may have refused some.
-fn check_seeds(seeds: &[Vec<u8>], recipients: usize) -> Result<(), Error> {
-    let whole = seeds.iter().all(|seed| seed.is_empty() || seed.len() == SEALED_SEED_BYTES);
-    if recipients == 0 || seeds.len() != recipients || !whole {
-        return Err(
-            wire::Error::Malformed("answers that are not sealed for the recipients of their task").into()
-        );
+/// Checks the nonces of so many users, of whom the holder of the key may have refused some.
+fn check_nonces(nonces: &[Option<Nonce>], users: usize) -> Result<(), Error> {
+    if users == 0 || nonces.len() != users {
+        let why = "answers that are not under the pads of the users of their task";
+        return Err(wire::Error::Malformed(why).into());
     }
     Ok(())
 }

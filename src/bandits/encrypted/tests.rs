@@ -184,7 +184,7 @@ impl<'a> Playing<'a> {
                     self.served.clone().decide(contexts.into(), 1, sender, Default::default()).await.unwrap();
                 let crate::bandits::Reply::Binary(reply) = reply else { panic!("no answer") };
                 let decision = DecideReply::read(&reply, &self.served.limits).unwrap().decision.unwrap();
-                self.served.clone().feedback(decision.id, feedback.into()).await.unwrap();
+                self.served.clone().feedback(decision.id, feedback.into(), None).await.unwrap();
             };
             self.runtime
                 .block_on(async { tokio::time::timeout(Duration::from_secs(20), round).await })

@@ -38,11 +38,11 @@ pub use reply::{Choice, ReadReply};
 use crate::device::same;
 use crate::{Device, Error};
 use ckks::{KeyId, Params, Plaintext};
-use protocol::{ArmCounter, Exchanges, LOG_CONTEXT, LOG_STATISTICS, ScoreRing};
+use protocol::{ArmCounter, Exchanges, LOG_CONTEXT, ScoreRing};
 use rand::CryptoRng;
 use serde::Serialize;
 use std::sync::Arc;
-use wire::{Created, Limits, ShownCounters, TraceQuestion};
+use wire::{Created, Enrolment, Limits, Padded, ShownCounters, TraceQuestion, UserSecret};
 use zeroize::Zeroizing;
 
 /// A device of one encrypted bandit, whose keys and plan it has checked. Build it once for each bandit: the
@@ -159,9 +159,10 @@ impl BanditDevice<'_> {
         &self.limits
     }
 
-    /// The body of a decision request: the frame of the contexts at the top level of the ring of scores.
-    /// `rows` has the features of each arm: K rows of d features with norms of at most L. The row of an arm
-    /// that is closed in this decision is empty: it is not played, and nobody else learns that it is closed.
+    /// The body of a decision request: the frame of the contexts at the top level of the ring of scores, or of
+    /// a user with a key of its own their numbers under pads. `rows` has the features of each arm: K rows of d
+    /// features with norms of at most L. The row of an arm that is closed in this decision is empty: it is not
+    /// played, and nobody else learns that it is closed.
     ///
     /// # Errors
     /// [`Error::Protocol`] for the rows.
@@ -176,6 +177,28 @@ impl BanditDevice<'_> {
     /// As [`Self::contexts`].
     pub fn check_contexts(&self, rows: &[Vec<f64>]) -> Result<(), Error> {
         Ok(self.exchanges.layout.check_contexts(&[rows])?)
+    }
+
+    /// The device of another user of the same keys in the same bandit, from what the owner made of its request,
+    /// for programs with many users. It costs no tables.
+    ///
+    /// # Errors
+    /// As [`Device::of_user`].
+    pub fn of_another_user(
+        &self,
+        secret: UserSecret,
+        enrolment: Enrolment,
+        sealed: &[u8],
+    ) -> Result<BanditDevice<'static>, Error> {
+        Ok(BanditDevice {
+            device: Held::Shared(Arc::new(self.device.of_another_user(secret, enrolment, sealed)?)),
+            small_id: self.small_id,
+            answers: self.answers.clone(),
+            answers_secret: None,
+            created: self.created.clone(),
+            exchanges: self.exchanges.clone(),
+            limits: self.limits,
+        })
     }
 
     /// The most decisions of one request of a device that decides for several users.
@@ -193,8 +216,18 @@ impl BanditDevice<'_> {
         decisions: &[&[Vec<f64>]],
         rng: &mut R,
     ) -> Result<Vec<u8>, Error> {
-        let coefficients = Zeroizing::new(self.exchanges.layout.all_contexts(decisions)?);
+        let layout = &self.exchanges.layout;
+        let coefficients = Zeroizing::new(layout.all_contexts(decisions)?);
         let mut body = Vec::new();
+        if let Some(own) = self.device.own_key() {
+            let (nonce, places) = (secret::nonce(rng), layout.context_places(decisions.len())?);
+            for (part, (coefficients, places)) in (0..).zip(coefficients.iter().zip(&places)) {
+                let values: Zeroizing<Vec<i64>> =
+                    Zeroizing::new(places.iter().map(|place| coefficients[*place]).collect());
+                body.extend(self.under_pads(own, (Padded::Contexts(part), &nonce), &values, LOG_CONTEXT));
+            }
+            return Ok(body);
+        }
         for coefficients in coefficients.iter() {
             let message = Zeroizing::new(self.message(coefficients, LOG_CONTEXT)?);
             body.extend(self.encrypted(&message, rng)?);
@@ -220,8 +253,7 @@ impl BanditDevice<'_> {
         rng: &mut R,
     ) -> Result<Vec<u8>, Error> {
         let coefficients = Zeroizing::new(self.exchanges.layout.feedback(arm, features, reward)?);
-        let message = Zeroizing::new(self.message(&coefficients, LOG_STATISTICS)?);
-        self.encrypted_feedback(&message, features, question, rng)
+        self.encrypted_feedback(&coefficients, features, question, rng)
     }
 
     /// Checks features and reward as [`Self::feedback`] does, for programs that count rewards which they do

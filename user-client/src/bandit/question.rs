@@ -133,7 +133,7 @@ mod tests {
             let (answers, key) = (&self.device.answers, self.device.small_id);
             let entry = self.entry * answers.scale(0) as i64;
             let decision = Decision {
-                sealed: None,
+                nonce: None,
                 id: DecisionId([0; 16]),
                 others: Vec::new(),
                 round: 1,
@@ -246,7 +246,7 @@ mod tests {
             (vec![], false),
         ] {
             let decision = Decision {
-                sealed: None,
+                nonce: None,
                 id: DecisionId([0; 16]),
                 others: Vec::new(),
                 round: 1,

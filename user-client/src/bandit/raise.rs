@@ -2,14 +2,15 @@
 //! the level where the server continues with them.
 
 use super::BanditDevice;
+use super::secret;
 use crate::Error;
-use ckks::{Ciphertext, KeyId, Padded, Params, Side};
+use ckks::{Ciphertext, KeyId, Padded, Params, Plaintext, Side};
 use ckks_secret::{SecretKey, SeededCiphertext};
-use protocol::{AskedExchanges, LOG_SCORE, LOG_STATISTICS, MOST_FACTOR, TaskKind, UserKeys};
+use protocol::{AskedExchanges, LOG_CONTEXT, LOG_SCORE, LOG_STATISTICS, MOST_FACTOR, TaskKind, UserKeys};
 use rand::{CryptoRng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use rayon::prelude::*;
-use wire::{Enrolment, RaiseTask, Raised, Raises, Ticket};
+use wire::{Enrolment, Nonce, PadsOf, RaiseTask, Raised, Raises, Ticket, UserPads};
 use zeroize::Zeroizing;
 
 /// A task whose frame and numbers were checked against the plan. Only the [`BanditDevice`] that read it can
@@ -18,16 +19,31 @@ pub struct MaskedTask {
     id: u64,
     kind: TaskKind,
     masked: Vec<Ciphertext>,
-    /// Whom its answers are for, if users have keys of their own.
-    recipients: Vec<Recipient>,
+    /// Whose pads it needs, if users have keys of their own.
+    users: Vec<PaddedUser>,
 }
 
-/// A user with a key of its own, of whom an evaluation has entries.
-struct Recipient {
-    /// The coefficients with its entries.
-    places: Vec<usize>,
+/// A user with a key of its own, and a message of its under pads.
+struct PaddedUser {
     /// `None` for one who is refused: it was removed, or its enrolment is over.
     enrolment: Option<Enrolment>,
+    message: PaddedMessage,
+}
+
+enum PaddedMessage {
+    /// An answer, and the coefficients with its entries.
+    Answer(Vec<usize>),
+    /// The ciphertexts of an upload.
+    Upload(Vec<PaddedPart>),
+}
+
+/// A ciphertext of an upload.
+struct PaddedPart {
+    of: wire::Padded,
+    nonce: Nonce,
+    /// Its coefficients under pads.
+    places: Vec<usize>,
+    log_scale: u32,
 }
 
 impl MaskedTask {
@@ -60,81 +76,133 @@ impl BanditDevice<'_> {
             _ => {}
         }
         let masked = match (task.kind, &task.masked[..]) {
+            (TaskKind::Pads, []) => Vec::new(),
             (TaskKind::Product { .. } | TaskKind::Stage { .. }, frames) => {
                 self.read_exchanged(&task.kind, frames)?
             }
             (_, [frame]) => vec![self.read_masked(task.kind, frame)?],
             _ => return Err(Error::BadTask("it has several ciphertexts, and its kind takes one")),
         };
-        let recipients = self.recipients(task)?;
-        Ok(MaskedTask { id: task.id, kind: task.kind, masked, recipients })
+        let users = self.padded_users(task)?;
+        Ok(MaskedTask { id: task.id, kind: task.kind, masked, users })
     }
 
-    /// Reads whom the answers of a task are for.
-    fn recipients(&self, task: &RaiseTask) -> Result<Vec<Recipient>, Error> {
+    /// Reads whose pads a task needs.
+    fn padded_users(&self, task: &RaiseTask) -> Result<Vec<PaddedUser>, Error> {
         let into_answers = |asked: AskedExchanges<'_>| {
             asked.groups.iter().flatten().all(|exchange| exchange.to().params == self.answers)
         };
-        let makes_answers = match &task.kind {
-            TaskKind::Answers => true,
+        let needs_pads = match &task.kind {
+            TaskKind::Answers | TaskKind::Pads => true,
             kind => self.exchanges.of(kind)?.is_some_and(into_answers),
         };
         let own = self.created.plan.keys == UserKeys::Own;
-        if task.recipients.is_empty() == (own && makes_answers) {
-            return Err(Error::BadTask("it names recipients where its answers are for nobody, or none"));
+        if task.pads.is_empty() == (own && needs_pads) || !own && task.kind == TaskKind::Pads {
+            return Err(Error::BadTask("it names users where it needs no pads, or names none"));
         }
         let enroller = match self.device.enroller() {
             Some(enroller) if own => enroller,
             _ => return Ok(Vec::new()),
         };
-        let numbers = self.exchanges.layout.users();
-        let slots = self.device.rings().decisions.max_slots();
-        let of = |recipient: &wire::Recipient| {
-            let users: Vec<usize> = recipient.users.iter().map(|user| *user as usize).collect();
-            if !users.iter().all(|user| numbers.contains(user)) {
-                return Err(Error::BadTask("it names a user that no evaluation has"));
-            }
-            let enrolment = Enrolment::read(&recipient.enrolment, enroller, self.device.key_id())?;
-            let places = self.exchanges.layout.answer_coefficients(&users, slots);
-            Ok(Recipient { places, enrolment: Some(enrolment).filter(|one| self.device.serves(one)) })
+        let of = |user: &UserPads| {
+            let message = self.padded_message(&user.of, task.kind)?;
+            let enrolment = Enrolment::read(&user.enrolment, enroller, self.device.key_id())?;
+            let enrolment = Some(enrolment).filter(|one| self.device.serves(one));
+            Ok(PaddedUser { enrolment, message })
         };
-        let recipients: Vec<Recipient> = task.recipients.par_iter().map(of).collect::<Result<_, _>>()?;
-        let mut places: Vec<usize> = recipients.iter().flat_map(|one| one.places.iter().copied()).collect();
+        let users: Vec<PaddedUser> = task.pads.par_iter().map(of).collect::<Result<_, Error>>()?;
+        let of_answer = |user: &PaddedUser| match &user.message {
+            PaddedMessage::Answer(places) => places.clone(),
+            PaddedMessage::Upload(_) => Vec::new(),
+        };
+        let mut places: Vec<usize> = users.iter().flat_map(of_answer).collect();
         places.sort_unstable();
         if places.windows(2).any(|pair| pair[0] == pair[1]) {
             return Err(Error::BadTask("it names a user twice"));
         }
-        Ok(recipients)
+        Ok(users)
     }
 
-    /// The answers to the recipients of a task, from what `under_pads` makes of a fresh seed for each that is
-    /// not refused.
-    fn sealed<R: CryptoRng>(
+    /// Where the coefficients of a message under pads are.
+    fn padded_message(&self, of: &PadsOf, kind: TaskKind) -> Result<PaddedMessage, Error> {
+        let layout = &self.exchanges.layout;
+        match (of, kind == TaskKind::Pads) {
+            (PadsOf::Answer(users), false) => {
+                let (numbers, slots) = (layout.users(), self.device.rings().decisions.max_slots());
+                let users: Vec<usize> = users.iter().map(|user| *user as usize).collect();
+                if !users.iter().all(|user| numbers.contains(user)) {
+                    return Err(Error::BadTask("it names a user that no evaluation has"));
+                }
+                Ok(PaddedMessage::Answer(layout.answer_coefficients(&users, slots)))
+            }
+            (PadsOf::Contexts { decisions, nonce }, true) => {
+                let of_parts = (0..).zip(layout.context_places(*decisions as usize)?);
+                let part = |(part, places)| PaddedPart {
+                    of: wire::Padded::Contexts(part),
+                    nonce: *nonce,
+                    places,
+                    log_scale: LOG_CONTEXT,
+                };
+                Ok(PaddedMessage::Upload(of_parts.map(part).collect()))
+            }
+            (PadsOf::Feedback { nonce }, true) => {
+                let places = (0..layout.feedback_numbers()).collect();
+                let (of, log_scale) = (wire::Padded::Feedback, LOG_STATISTICS);
+                Ok(PaddedMessage::Upload(vec![PaddedPart { of, nonce: *nonce, places, log_scale }]))
+            }
+            _ => Err(Error::BadTask("it names another message of a user than its kind is about")),
+        }
+    }
+
+    /// The answers to the users of a task, from what `under_pads` makes of a seed for each that is not
+    /// refused.
+    fn padded<R: CryptoRng>(
         &self,
-        recipients: &[Recipient],
+        users: &[PaddedUser],
         under_pads: impl FnOnce(&[Padded<'_>]) -> Result<Vec<u8>, Error>,
         rng: &mut R,
     ) -> Result<Raised, Error> {
-        let mut pads = Vec::new();
-        for recipient in recipients {
-            let mut seed = Zeroizing::new([0; 32]);
-            rng.fill_bytes(&mut *seed);
-            pads.push((recipient, seed, ChaCha20Rng::from_rng(rng)));
-        }
-        let served = pads.iter().filter(|(recipient, ..)| recipient.enrolment.is_some());
-        let users: Vec<Padded<'_>> =
-            served.map(|(recipient, seed, _)| (&**seed, &recipient.places[..])).collect();
-        let padded = under_pads(&users)?;
-        // Each takes a tenth of a millisecond.
-        let seal =
-            |(recipient, seed, rng): &mut (&Recipient, Zeroizing<[u8; 32]>, ChaCha20Rng)| match &recipient
-                .enrolment
-            {
-                Some(enrolment) => Ok(enrolment.seal(&self.created.id, seed, rng)?),
-                None => Ok(Vec::new()),
+        let (mut seeds, mut nonces) = (Vec::new(), Vec::new());
+        for PaddedUser { enrolment, message } in users {
+            let PaddedMessage::Answer(places) = message else {
+                return Err(Error::BadTask("it makes answers for uploads"));
             };
-        let seeds = pads.par_iter_mut().map(seal).collect::<Result<_, Error>>()?;
-        Ok(Raised::Sealed { padded, seeds })
+            let nonce = enrolment.as_ref().map(|_| secret::nonce(rng));
+            if let Some((enrolment, nonce)) = enrolment.as_ref().zip(nonce) {
+                let key = self.device.pad_key(enrolment)?;
+                seeds.push((key.seed(wire::Padded::Answer, &self.created.id, &nonce), places));
+            }
+            nonces.push(nonce);
+        }
+        let users: Vec<Padded<'_>> = seeds.iter().map(|(seed, places)| (&**seed, &places[..])).collect();
+        Ok(Raised::Padded { padded: under_pads(&users)?, nonces })
+    }
+
+    /// The frames of encryptions of minus the pads of the uploads of `users`.
+    fn minus_pads<R: CryptoRng>(&self, users: &[PaddedUser], rng: &mut R) -> Result<Raised, Error> {
+        let small = &self.device.secret_keys()?.small;
+        let mut parts = Vec::new();
+        for PaddedUser { enrolment, message } in users {
+            let PaddedMessage::Upload(of_user) = message else {
+                return Err(Error::BadTask("it encrypts the pads of answers"));
+            };
+            let key = enrolment.as_ref().map(|enrolment| self.device.pad_key(enrolment)).transpose()?;
+            for part in of_user {
+                let seed = key.as_ref().map(|key| key.seed(part.of, &self.created.id, &part.nonce));
+                parts.push((part, seed, ChaCha20Rng::from_rng(rng)));
+            }
+        }
+        let encrypt = |(part, seed, rng): &mut (&PaddedPart, Option<Zeroizing<[u8; 32]>>, ChaCha20Rng)| {
+            let Some(seed) = seed else { return Ok(Vec::new()) };
+            let (params, scale) = (small.params(), f64::from(part.log_scale).exp2());
+            let pads = Plaintext::minus_pads(params, &part.places, seed, params.max_level(), scale)?;
+            let encrypted = ckks_secret::encrypt(small, &Zeroizing::new(pads), rng);
+            Ok(match part.of {
+                wire::Padded::Feedback => encrypted.to_partial_bytes(small, self.small_id, part.places.len()),
+                _ => encrypted.to_bytes(small, self.small_id),
+            })
+        };
+        Ok(Raised::Exchanged(parts.par_iter_mut().map(encrypt).collect::<Result<_, Error>>()?))
     }
 
     /// Reads the ciphertexts of an exchange, whose map and factors must be those that this device would use.
@@ -178,7 +246,7 @@ impl BanditDevice<'_> {
     /// Reads the ciphertext of a task that has one.
     fn read_masked(&self, kind: TaskKind, frame: &[u8]) -> Result<Ciphertext, Error> {
         Ok(match kind {
-            TaskKind::Product { .. } | TaskKind::Stage { .. } => {
+            TaskKind::Product { .. } | TaskKind::Stage { .. } | TaskKind::Pads => {
                 return Err(Error::BadTask("it has no ciphertext"));
             }
             TaskKind::Scores { .. } | TaskKind::Sum => {
@@ -218,12 +286,15 @@ impl BanditDevice<'_> {
     }
 
     fn raised<R: CryptoRng>(&self, task: &MaskedTask, rng: &mut R) -> Result<Raised, Error> {
+        if task.kind == TaskKind::Pads {
+            return self.minus_pads(&task.users, rng);
+        }
         let keys = self.device.secret_keys()?;
         let (deep, small, exchanges) = (&keys.deep, &keys.small, &self.exchanges);
         let (decisions, decisions_id) = (keys.decisions(), self.device.decisions_id());
         let frame = |fresh: SeededCiphertext| fresh.to_bytes(deep, self.device.key_id());
         if let Some(asked) = exchanges.of(&task.kind)? {
-            if let ([group], false) = (&asked.groups[..], task.recipients.is_empty()) {
+            if let ([group], false) = (&asked.groups[..], task.users.is_empty()) {
                 let [exchange] = &group[..] else {
                     return Err(Error::BadTask("its answers are of several maps"));
                 };
@@ -232,7 +303,7 @@ impl BanditDevice<'_> {
                     let id = self.small_id;
                     Ok(ckks_secret::exchange_under_pads(exchange, from, masked, asked.factors, id, users)?)
                 };
-                return self.sealed(&task.recipients, under_pads, rng);
+                return self.padded(&task.users, under_pads, rng);
             }
             let (mut rest, mut out) = (&task.masked[..], Vec::new());
             for group in asked.groups {
@@ -252,7 +323,9 @@ impl BanditDevice<'_> {
         let [masked] = &task.masked[..] else { return Err(Error::BadTask("it has no ciphertext")) };
         match task.kind {
             // It has an exchange.
-            TaskKind::Product { .. } | TaskKind::Stage { .. } => Err(Error::BadTask("it has no exchange")),
+            TaskKind::Product { .. } | TaskKind::Stage { .. } | TaskKind::Pads => {
+                Err(Error::BadTask("it has no exchange"))
+            }
             TaskKind::Scores { factors } => {
                 let raise = &exchanges.scores;
                 let fresh = ckks_secret::raise(raise, small, decisions, masked, factors, rng)?;
@@ -275,12 +348,12 @@ impl BanditDevice<'_> {
             }
             TaskKind::Answers => {
                 let exchange = &exchanges.answers;
-                if !task.recipients.is_empty() {
+                if !task.users.is_empty() {
                     let id = self.small_id;
                     let under_pads = |users: &[Padded<'_>]| {
                         Ok(ckks_secret::slots_under_pads(exchange, decisions, masked, id, users)?)
                     };
-                    return self.sealed(&task.recipients, under_pads, rng);
+                    return self.padded(&task.users, under_pads, rng);
                 }
                 let answers = self.answers_secret.as_ref().ok_or(Error::NoSecretKeys)?;
                 let fresh = ckks_secret::slots_to_coefficients(exchange, decisions, answers, masked, rng)?;

@@ -2,55 +2,69 @@
 
 use super::{BanditDevice, reply};
 use crate::Error;
+use crate::device::OwnKey;
 use ckks::Plaintext;
-use protocol::{ArmCounter, LOG_CONTEXT, LOG_SCORE, LOG_STATISTICS, LearnId, UserKeys};
+use protocol::{ArmCounter, LOG_CONTEXT, LOG_SCORE, LOG_STATISTICS, LearnId};
 use rand::CryptoRng;
-use wire::{Decision, LearnRequest, ShownCounters, TraceQuestion, TracedFeedback};
+use wire::{Decision, LearnRequest, Nonce, Padded, ShownCounters, TraceQuestion, TracedFeedback};
 use zeroize::Zeroizing;
 
+/// A fresh nonce.
+pub(super) fn nonce<R: CryptoRng>(rng: &mut R) -> Nonce {
+    let mut nonce = [0; size_of::<Nonce>()];
+    rng.fill_bytes(&mut nonce);
+    nonce
+}
+
 impl BanditDevice<'_> {
-    /// The frame of a message in the ring of scores: under the secret key, with a seed, or under the public
-    /// key.
+    /// The frame of a message in the ring of scores under the secret key, with a seed.
     pub(super) fn encrypted<R: CryptoRng>(&self, message: &Plaintext, rng: &mut R) -> Result<Vec<u8>, Error> {
-        if let Some(own) = self.device.own_key() {
-            let encrypted = ckks::encrypt(self.small(), &own.public_key, message, rng);
-            return Ok(ckks::write_ciphertext(self.small(), self.small_id, &encrypted));
-        }
         let small = &self.device.secret_keys()?.small;
         Ok(ckks_secret::encrypt(small, message, rng).to_bytes(small, self.small_id))
     }
 
-    /// The frame of the first `count` coefficients of a message, as [`Self::encrypted`].
-    fn first_encrypted<R: CryptoRng>(
+    /// The frame of the coefficients `places` of a message of a user with a key of its own, under the pads of
+    /// `of`.
+    pub(super) fn under_pads(
         &self,
-        message: &Plaintext,
-        count: usize,
+        own: &OwnKey,
+        (of, nonce): (Padded, &Nonce),
+        values: &[i64],
+        log_scale: u32,
+    ) -> Vec<u8> {
+        let (params, scale) = (self.small(), f64::from(log_scale).exp2());
+        let seed = own.pads.seed(of, &self.created.id, nonce);
+        let level = (params.max_level(), scale);
+        ckks::write_padded_upload(params, self.small_id, level, values, (nonce, &seed))
+    }
+
+    /// The frame of the statistics of feedbacks.
+    fn encrypted_statistics<R: CryptoRng>(
+        &self,
+        coefficients: &[i64],
         rng: &mut R,
     ) -> Result<Vec<u8>, Error> {
-        let encrypted = match self.device.own_key() {
-            Some(own) => ckks::encrypt(self.small(), &own.public_key, message, rng),
-            None => {
-                let small = &self.device.secret_keys()?.small;
-                let encrypted = ckks_secret::encrypt(small, message, rng);
-                if self.created.plan.keys == UserKeys::Shared {
-                    return Ok(encrypted.to_partial_bytes(small, self.small_id, count));
-                }
-                encrypted.expand(small)
-            }
-        };
-        Ok(ckks::write_truncated_ciphertext(self.small(), self.small_id, &encrypted, count))
+        let count = self.exchanges.layout.feedback_numbers();
+        if let Some(own) = self.device.own_key() {
+            let nonce = nonce(rng);
+            let values = &coefficients[..count];
+            return Ok(self.under_pads(own, (Padded::Feedback, &nonce), values, LOG_STATISTICS));
+        }
+        let message = Zeroizing::new(self.message(coefficients, LOG_STATISTICS)?);
+        let small = &self.device.secret_keys()?.small;
+        Ok(ckks_secret::encrypt(small, &message, rng).to_partial_bytes(small, self.small_id, count))
     }
 
     /// The body of a feedback with these statistics.
     pub(super) fn encrypted_feedback<R: CryptoRng>(
         &self,
-        statistics: &Plaintext,
+        statistics: &[i64],
         features: &[f64],
         question: Option<&TraceQuestion>,
         rng: &mut R,
     ) -> Result<Vec<u8>, Error> {
         let layout = &self.exchanges.layout;
-        let statistics = self.first_encrypted(statistics, layout.feedback_numbers(), rng)?;
+        let statistics = self.encrypted_statistics(statistics, rng)?;
         if !self.created.config.tests_trace() {
             return Ok(statistics);
         }
@@ -77,8 +91,9 @@ impl BanditDevice<'_> {
         self.created.config.check_logged()?;
         let layout = &self.exchanges.layout;
         let coefficients = Zeroizing::new(layout.logged(rounds)?);
-        let message = Zeroizing::new(self.message(&coefficients, LOG_STATISTICS)?);
-        let statistics = self.first_encrypted(&message, layout.feedback_numbers(), rng)?;
+        // The rounds of others are no user's to teach.
+        self.device.secret_keys()?;
+        let statistics = self.encrypted_statistics(&coefficients, rng)?;
         Ok(LearnRequest { id, rounds: rounds.len() as u32, statistics }.to_bytes())
     }
 
@@ -93,9 +108,8 @@ impl BanditDevice<'_> {
         let (params, level) = (&self.answers, self.created.plan.answer_level);
         let places = self.exchanges.layout.answer_coefficients(users, self.evaluation_slots());
         if let Some(own) = self.device.own_key() {
-            let sealed =
-                decision.sealed.as_ref().ok_or(wire::Error::Malformed("an answer that is not sealed"))?;
-            let seed = own.secret.open(self.device.key_id(), &self.created.id, sealed)?;
+            let nonce = decision.nonce.ok_or(wire::Error::Malformed("an answer that is not under pads"))?;
+            let seed = own.pads.seed(Padded::Answer, &self.created.id, &nonce);
             let (id, scale) = (self.small_id, self.exchanges.answers.to().1);
             let padded = (&*seed, &places[..]);
             let coefficients =

@@ -318,6 +318,7 @@ fn name(kind: TaskKind) -> &'static str {
         TaskKind::Sum => "sum raised",
         TaskKind::Model => "model encrypted anew",
         TaskKind::Answers => "answers encrypted anew",
+        TaskKind::Pads => "pads of uploads encrypted",
         TaskKind::Product { .. } => "step of an update exchanged",
         TaskKind::Stage { .. } => "step of an evaluation exchanged",
     }

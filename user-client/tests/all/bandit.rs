@@ -85,7 +85,7 @@ impl Server {
 
     fn decision(&self, round: u64, user: usize, users: usize, answer: Vec<u8>) -> DecideReply {
         let decision = Decision {
-            sealed: None,
+            nonce: None,
             question: None,
             others: Vec::new(),
             id: self.bandit.decision_id(round),
@@ -115,7 +115,7 @@ impl Server {
         let raise = &exchanges.scores;
         let masked = engine.mask(raise, packer.finish().unwrap(), &mut self.rng).unwrap();
         let task = RaiseTask {
-            recipients: Vec::new(),
+            pads: Vec::new(),
             id: 7,
             kind: TaskKind::Scores { factors },
             masked: vec![self.small_frame(masked.ciphertext)],
@@ -155,8 +155,7 @@ impl Server {
         let masked = engine.mask_answers(exchange, evaluated, &mut self.rng).unwrap();
         let (params, id) = (engine.decision_params(), engine.decision_key_id());
         let frame = ckks::write_ciphertext(params, id, &masked.ciphertext);
-        let tasks =
-            vec![RaiseTask { id: 8, kind: TaskKind::Answers, masked: vec![frame], recipients: Vec::new() }];
+        let tasks = vec![RaiseTask { id: 8, kind: TaskKind::Answers, masked: vec![frame], pads: Vec::new() }];
         let asked = DecideReply { ticket: Some(TICKET), tasks, ..DecideReply::default() };
         let asked = device.read(&asked.to_bytes()).unwrap();
         let body = device.raise(&asked.tasks, asked.ticket, &mut self.rng).unwrap();
@@ -201,12 +200,8 @@ impl Server {
                 }
                 _ => self.small_frame(masked),
             };
-            let tasks = vec![RaiseTask {
-                id: task.id,
-                kind: task.kind,
-                masked: vec![masked],
-                recipients: Vec::new(),
-            }];
+            let tasks =
+                vec![RaiseTask { id: task.id, kind: task.kind, masked: vec![masked], pads: Vec::new() }];
             let read = device.read(&DecideReply { tasks, ..DecideReply::default() }.to_bytes()).unwrap();
             let body = device.raise(&read.tasks, None, &mut self.rng).unwrap();
             let raises = Raises::read(&body, device.limits()).unwrap();
@@ -215,7 +210,7 @@ impl Server {
                 let event = match raised {
                     Raised::Sum(frame) | Raised::Scores(frame) => Event::Raised { task, frame },
                     Raised::Model { deep, scores } => Event::Refreshed { task, deep, scores },
-                    Raised::Answers(_) | Raised::Exchanged(_) | Raised::Sealed { .. } => {
+                    Raised::Answers(_) | Raised::Exchanged(_) | Raised::Padded { .. } => {
                         panic!("no evaluation asks")
                     }
                 };
@@ -407,7 +402,7 @@ fn attack_hostile_tasks_are_refused() {
     };
     let scores = |factor| TaskKind::Scores { factors: [factor; 3] };
     let read = |device: &BanditDevice, kind, masked: &[u8]| {
-        let tasks = vec![RaiseTask { id: 1, kind, masked: vec![masked.to_vec()], recipients: Vec::new() }];
+        let tasks = vec![RaiseTask { id: 1, kind, masked: vec![masked.to_vec()], pads: Vec::new() }];
         device.read(&DecideReply { ticket: Some(TICKET), tasks, ..DecideReply::default() }.to_bytes())
     };
     let error = |kind, masked: &[u8]| read(&device, kind, masked).map(drop).unwrap_err();
@@ -476,8 +471,7 @@ fn attack_hostile_tasks_are_refused() {
     let frame = ckks::write_ciphertext(engine.params(), engine.deep().key_id(), &zero());
     assert!(matches!(error(TaskKind::Sum, &frame), Error::Ckks(ckks::Error::WrongKey { .. })));
     // More tasks than a message has.
-    let task =
-        || RaiseTask { id: 1, kind: TaskKind::Sum, masked: vec![small.clone()], recipients: Vec::new() };
+    let task = || RaiseTask { id: 1, kind: TaskKind::Sum, masked: vec![small.clone()], pads: Vec::new() };
     let many = DecideReply { tasks: vec![task(), task(), task()], ..DecideReply::default() };
     let e = device.read(&many.to_bytes()).map(drop).unwrap_err();
     assert!(matches!(e, Error::Wire(wire::Error::Malformed(_) | wire::Error::TooLong { .. })), "{e}");
@@ -576,7 +570,7 @@ fn a_decision_is_carried_through() {
     let device = server.device();
     let (small, _, _, answer) = frames();
     let rows = vec![vec![0.5, 0.5], vec![0.25, 0.0]];
-    let task = |id, kind| RaiseTask { id, kind, masked: vec![small.clone()], recipients: Vec::new() };
+    let task = |id, kind| RaiseTask { id, kind, masked: vec![small.clone()], pads: Vec::new() };
     let scores = || task(7, TaskKind::Scores { factors: [1.0; 3] });
     let asked = DecideReply { ticket: Some(TICKET), tasks: vec![scores()], ..DecideReply::default() };
     let asked = || (200, asked.to_bytes());

@@ -13,8 +13,8 @@ use std::time::{Duration, SystemTime};
 use testkit::ClearTwin;
 use user_client::{BanditDevice, Client, Device, Error, Stop};
 use wire::{
-    CLOCKS, DecideReply, Enrolment, EnrolmentRequest, PublicBundle, RaiseTask, Raised, Raises, Recipient,
-    RemovedUsers, RemovedUsersFile, SecretBundle, UserBundle, UserSecret,
+    CLOCKS, DecideReply, Enrolment, EnrolmentRequest, Nonce, Padded, PadsOf, PublicBundle, RaiseTask, Raised,
+    Raises, RemovedUsers, RemovedUsersFile, SecretBundle, UserBundle, UserPads, UserSecret,
 };
 
 const DAY: u64 = 24 * 3600;
@@ -55,7 +55,7 @@ fn user(owner: &Owner, name: &str, seed: u64) -> Device {
 
 fn enrolled(owner: &Owner, name: &str, seed: u64, times: [u64; 2]) -> Device {
     let secret = UserSecret::generate(&mut rng(seed));
-    let bundle = owner.enrol(&secret.request(), name, times).unwrap().to_bytes().unwrap();
+    let bundle = owner.enrol(&secret.request(), name, times, &mut rng(1)).unwrap().to_bytes().unwrap();
     Device::of_user(secret, UserBundle::read(&bundle).unwrap()).unwrap()
 }
 
@@ -178,18 +178,19 @@ fn attack_a_neighbour_on_the_line_reads_nothing() {
             let bandit = one.join(&created).unwrap();
             let (reply, arm) = tapped(&bandit, &client(&server, &one), &mut rng(2));
             assert_eq!(bandit.read(&reply).unwrap().choice.unwrap().arm, arm);
-            let read = other.join(&created).unwrap().read(&reply).map(drop);
-            assert!(matches!(read, Err(Error::Wire(_))), "{read:?}");
+            // What it opens are numbers that are uniform modulo q.
+            let read = other.join(&created).unwrap().read(&reply).unwrap().choice.unwrap();
+            assert!(!read.reliable, "{:?}", read.values);
             drop(stopping);
             thread.join().unwrap().unwrap();
         });
     }
 }
 
-/// An upload is bound to no user: whoever taps one, past HTTPS, has it decided as its own, and gets the arm
-/// of the other's contexts. HTTPS alone hides uploads from other users (docs/own-keys.md).
+/// An upload is bound to its user: whoever taps one, past HTTPS, and sends it as its own gets an answer about
+/// numbers that are nobody's, which no device takes as reliable. Its user may send it again.
 #[test]
-fn attack_tapped_contexts_are_decided_for_whoever_sends_them() {
+fn attack_tapped_contexts_are_nothing_under_the_pads_of_others() {
     let (server, owner) = start(Exchanging::One);
     let created = server.client().create_encrypted(&BanditConfig::new(4, 2)).unwrap();
     let [alice, mallory] = [45, 46].map(|seed| user(&owner, &format!("user-{seed}"), seed));
@@ -199,14 +200,19 @@ fn attack_tapped_contexts_are_decided_for_whoever_sends_them() {
         let stopping = Stopping(&stop);
         let thread = scope.spawn(move || raiser.run());
         let [of_alice, of_mallory] = [&alice, &mallory].map(|device| device.join(&created).unwrap());
-        let rows = [context(7), vec![0.0; 4]];
-        let upload = of_alice.contexts(&rows, &mut rng(3)).unwrap();
-        let decide = |device: &Device, bandit: &BanditDevice| {
-            let client = client(&server, device);
-            let reply = client.decide_several(&created.id, bandit.limits(), 1, &upload).unwrap();
-            bandit.read(&reply).unwrap().choice.unwrap().arm
-        };
-        assert_eq!(decide(&alice, &of_alice), decide(&mallory, &of_mallory));
+        for round in 0..5 {
+            let rows = [context(7 + round), vec![0.0; 4]];
+            let upload = of_alice.contexts(&rows, &mut rng(3 + round)).unwrap();
+            let decide = |device: &Device, bandit: &BanditDevice| {
+                let client = client(&server, device);
+                let reply = client.decide_several(&created.id, bandit.limits(), 1, &upload).unwrap();
+                bandit.read(&reply).unwrap().choice.unwrap()
+            };
+            let [first, again] = [(); 2].map(|()| decide(&alice, &of_alice));
+            assert!(first.reliable && again.reliable && first.arm == again.arm, "the control");
+            let tapped = decide(&mallory, &of_mallory);
+            assert!(!tapped.reliable, "{:?}", tapped.values);
+        }
         drop(stopping);
         thread.join().unwrap().unwrap();
     });
@@ -223,18 +229,18 @@ fn attack_a_sealing_key_that_was_replaced_is_noticed() {
     mixed["sealing_key"] = of_mallory["sealing_key"].clone();
     let mixed: EnrolmentRequest = serde_json::from_value(mixed).unwrap();
     assert_ne!(mixed.fingerprint(), alice.request().fingerprint());
-    let bundle = owner.enrol(&mixed, "alice", [now(), now() + DAY]).unwrap();
+    let bundle = owner.enrol(&mixed, "alice", [now(), now() + DAY], &mut rng(1)).unwrap();
     assert!(matches!(Device::of_user(alice, bundle), Err(Error::OtherUser)));
 }
 
 /// What an owner's raiser makes of a ciphertext of entries that a server of its own choice sends for the user
-/// `of`: the coefficients under pads, and the sealed seed.
-fn sealed_for(
+/// `of`: the coefficients under pads, and the nonce.
+fn padded_for(
     raiser: &BanditDevice,
     public: &PublicBundle,
     of: &Enrolment,
     entries: &[f64],
-) -> (Vec<u8>, Vec<u8>) {
+) -> (Vec<u8>, Option<Nonce>) {
     let engine =
         public.decisions.as_ref().map(|ring| (ring.evaluator.params(), &ring.public_key, ring.key_id));
     let (params, public_key, id) = engine.unwrap_or((&public.params, &public.public_key, public.key_id));
@@ -246,31 +252,36 @@ fn sealed_for(
     let message = ckks::Plaintext::encode(params, &slots, protocol::levels::PRODUCTS_LEVEL).unwrap();
     let ciphertext = ckks::encrypt(params, public_key, &message, &mut rng(3));
     let masked = vec![ckks::write_ciphertext(params, id, &ciphertext)];
-    let recipients = vec![Recipient { users: vec![0], enrolment: of.to_bytes() }];
-    let tasks = vec![RaiseTask { id: 1, kind: TaskKind::Answers, masked, recipients }];
+    let pads = vec![UserPads { enrolment: of.to_bytes(), of: PadsOf::Answer(vec![0]) }];
+    let tasks = vec![RaiseTask { id: 1, kind: TaskKind::Answers, masked, pads }];
     let read = raiser.read(&DecideReply { tasks, ..DecideReply::default() }.to_bytes()).unwrap();
     let body = raiser.raise(&read.tasks, None, &mut rng(4)).unwrap();
     let mut raised = Raises::read(&body, raiser.limits()).unwrap().raised;
-    let Some((1, Raised::Sealed { padded, mut seeds })) = raised.pop() else { panic!("answers are sealed") };
-    (padded, seeds.pop().unwrap())
+    let Some((1, Raised::Padded { padded, nonces })) = raised.pop() else { panic!("no answers under pads") };
+    (padded, nonces[0])
 }
 
 /// A server and a user together have whatever ciphertext they like decrypted, as long as the owner's raiser
 /// makes answers for that user; once the owner has removed it, they get nothing. A server alone has nothing
-/// but residues under pads, and seeds that it cannot open.
+/// but residues under pads.
 #[test]
 fn attack_server_and_user_together_decrypt_until_the_user_is_removed() {
     let (server, owner) = start(Exchanging::One);
     let created = server.client().create_encrypted(&BanditConfig::new(4, 2)).unwrap();
     let public = PublicBundle::read(&own_keys(Exchanging::One).0[..]).unwrap();
     let secret = UserSecret::generate(&mut rng(50));
-    let enrolment = owner.enrol(&secret.request(), "mallory", [now(), now() + DAY]).unwrap().enrolment;
+    let enrol = |secret: &UserSecret, name: &str| {
+        let bundle = owner.enrol(&secret.request(), name, [now(), now() + DAY], &mut rng(1)).unwrap();
+        let pads = secret.open_pad_key(&bundle.enrolment, &bundle.sealed).unwrap();
+        (bundle.enrolment, pads)
+    };
+    let (enrolment, pads) = enrol(&secret, "mallory");
     let entries = [0.75, -0.375];
 
     let device = server.device();
     let raiser = device.join(&created).unwrap();
-    let (padded, sealed) = sealed_for(&raiser, &public, &enrolment, &entries);
-    let seed = secret.open(device.key_id(), &created.id, &sealed).unwrap();
+    let (padded, nonce) = padded_for(&raiser, &public, &enrolment, &entries);
+    let seed = pads.seed(Padded::Answer, &created.id, &nonce.unwrap());
     let answers = public.scores.ring.answers(device.rings().decisions.spec()).validate().unwrap();
     let scale = device.rings().decisions.scale(protocol::levels::PRODUCTS_LEVEL);
     let read = ckks::SeededCoefficients::read(&answers, public.scores.key_id, 0, scale, &padded).unwrap();
@@ -283,10 +294,15 @@ fn attack_server_and_user_together_decrypt_until_the_user_is_removed() {
     for (got, want) in opened(&seed).iter().zip(&entries) {
         assert!((got - want).abs() < 1e-3, "together they read {got} for {want}");
     }
-    assert!(opened(&[7; 32]).iter().zip(&entries).any(|(got, want)| (got - want).abs() > 0.5));
-    let other = UserSecret::generate(&mut rng(51));
-    assert!(other.open(device.key_id(), &created.id, &sealed).is_err(), "another user opens nothing");
-    assert!(secret.open(device.key_id(), &"0".repeat(32), &sealed).is_err(), "nor for another bandit");
+    let (_, of_other) = enrol(&UserSecret::generate(&mut rng(51)), "mallory");
+    let others = [
+        of_other.seed(Padded::Answer, &created.id, &nonce.unwrap()),
+        pads.seed(Padded::Answer, &"0".repeat(32), &nonce.unwrap()),
+        pads.seed(Padded::Feedback, &created.id, &nonce.unwrap()),
+    ];
+    for other in &others {
+        assert!(opened(other).iter().zip(&entries).any(|(got, want)| (got - want).abs() > 0.5), "another's");
+    }
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("removed.json");
@@ -295,23 +311,15 @@ fn attack_server_and_user_together_decrypt_until_the_user_is_removed() {
     std::fs::write(&path, list.to_json()).unwrap();
     let device = server.device().without_users(RemovedUsersFile::open(&path).unwrap());
     let raiser = device.join(&created).unwrap();
-    let (padded, sealed) = sealed_for(&raiser, &public, &enrolment, &entries);
+    let (padded, nonce) = padded_for(&raiser, &public, &enrolment, &entries);
     let read = ckks::SeededCoefficients::read(&answers, public.scores.key_id, 0, scale, &padded).unwrap();
     let frame = read.flooded_frame(&answers, public.scores.key_id, &[0, 1], 20, &mut rng(5)).unwrap();
     let left = ckks::read_padded(&answers, public.scores.key_id, scale, (&seed, &[0, 1]), &frame).unwrap();
-    assert!(sealed.is_empty() && left.iter().all(|c| (*c as f64 / scale).abs() > 1e-3), "nothing is left");
+    assert!(nonce.is_none() && left.iter().all(|c| (*c as f64 / scale).abs() > 1e-3), "nothing is left");
     // A list that can no longer be read removes everybody.
     std::fs::write(&path, b"{").unwrap();
-    assert!(
-        sealed_for(
-            &raiser,
-            &public,
-            &owner.enrol(&secret.request(), "eve", [now(), now() + DAY]).unwrap().enrolment,
-            &entries
-        )
-        .1
-        .is_empty()
-    );
+    let (_, nonce) = padded_for(&raiser, &public, &enrol(&secret, "eve").0, &entries);
+    assert!(nonce.is_none());
 }
 
 /// Only those decide whom the owner has enrolled, as long as the enrolment holds and until they are removed;
@@ -391,13 +399,12 @@ fn attack_only_enrolled_users_are_answered() {
         thread.join().unwrap().unwrap();
     });
     // Nobody else answers tasks.
-    list_again(&server);
+    let (server, owner) = start(Exchanging::One);
+    let created = server.client().create_encrypted(&BanditConfig::new(4, 2)).unwrap();
     let dora = user(&owner, "dora", 64);
-    refused(decide(&dora).unwrap_err(), 503, "helba-raiser");
-}
-
-fn list_again(server: &Server) {
-    std::fs::write(server.file("state").join("removed-users.json"), b"{}").unwrap();
+    let refusal =
+        dora.join(&created).unwrap().decide(&client(&server, &dora), &rows(1), &mut rng(6)).map(drop);
+    refused(refusal.unwrap_err(), 503, "helba-raiser");
 }
 
 /// Tasks that name nobody, a stranger, or a user twice are refused before anything is decrypted, and so are
@@ -413,12 +420,14 @@ fn attack_tasks_for_strangers_are_refused() {
     let zero = ckks::Ciphertext::zero(&rings.decisions, level);
     let frame = ckks::write_ciphertext(&rings.decisions, device.key_id(), &zero);
     let enrolment = user(&owner, "alice", 70).enrolment().unwrap().to_bytes();
-    let read = |recipients: Vec<Recipient>| {
-        let tasks =
-            vec![RaiseTask { id: 1, kind: TaskKind::Answers, masked: vec![frame.clone()], recipients }];
+    let read = |pads: Vec<UserPads>| {
+        let tasks = vec![RaiseTask { id: 1, kind: TaskKind::Answers, masked: vec![frame.clone()], pads }];
         raiser.read(&DecideReply { tasks, ..DecideReply::default() }.to_bytes()).map(drop)
     };
-    let of = |users: Vec<u32>, enrolment: &[u8]| Recipient { users, enrolment: enrolment.to_vec() };
+    let of = |users: Vec<u32>, enrolment: &[u8]| UserPads {
+        enrolment: enrolment.to_vec(),
+        of: PadsOf::Answer(users),
+    };
     assert!(read(vec![of(vec![0], &enrolment)]).is_ok());
     assert!(matches!(read(vec![]), Err(Error::BadTask(_))), "nobody");
     let stranger = user(&self::owner(own_keys(Exchanging::Staged)), "alice", 70);
@@ -427,6 +436,17 @@ fn attack_tasks_for_strangers_are_refused() {
     let twice = vec![of(vec![0], &enrolment), of(vec![0], &enrolment)];
     assert!(matches!(read(twice), Err(Error::BadTask(_))), "twice");
     assert!(matches!(read(vec![of(vec![1 << 20], &enrolment)]), Err(Error::BadTask(_))), "no such user");
+    let upload = UserPads { enrolment: enrolment.clone(), of: PadsOf::Feedback { nonce: [1; 32] } };
+    assert!(matches!(read(vec![upload.clone()]), Err(Error::BadTask(_))), "the pads of an upload");
+    let pads = |pads: Vec<UserPads>| {
+        let tasks = vec![RaiseTask { id: 1, kind: TaskKind::Pads, masked: Vec::new(), pads }];
+        raiser.read(&DecideReply { tasks, ..DecideReply::default() }.to_bytes()).map(drop)
+    };
+    assert!(pads(vec![upload]).is_ok());
+    assert!(matches!(pads(vec![of(vec![0], &enrolment)]), Err(Error::BadTask(_))), "the pads of an answer");
+    assert!(matches!(pads(vec![]), Err(Error::BadTask(_))), "nobody's pads");
+    let many = PadsOf::Contexts { decisions: protocol::MOST_DECISIONS as u32, nonce: [1; 32] };
+    assert!(pads(vec![UserPads { enrolment: enrolment.clone(), of: many }]).is_err(), "too many decisions");
 
     let open =
         BanditConfig { answers: protocol::Answers::Scores, open_model: true, ..BanditConfig::new(4, 2) };
@@ -454,7 +474,7 @@ fn the_programs_play_with_a_key_of_a_users_own() {
     assert!(taken.contains("alice.secret") && !server.file("other").exists(), "{taken}");
     let request = std::fs::read(server.file("alice.request")).unwrap();
     let request = serde_json::from_slice(&request).unwrap();
-    let bundle = owner.enrol(&request, "alice", [now(), now() + DAY]).unwrap();
+    let bundle = owner.enrol(&request, "alice", [now(), now() + DAY], &mut rng(1)).unwrap();
     keygen::create_user_bundle(&server.file("alice.user"), &bundle).unwrap();
     std::fs::write(server.file("c.csv"), "0.5,0.1,0,0.2\n-0.3,0.4,0.2,0\n").unwrap();
     std::fs::write(server.file("removed.json"), "{}").unwrap();

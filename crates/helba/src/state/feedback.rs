@@ -4,7 +4,7 @@ use super::rounds::Round;
 use super::{EncryptedBandit, State};
 use crate::{Engine, Error};
 use ckks::Ciphertext;
-use protocol::{DecisionId, LOG_STATISTICS, Receipt, UserKeys};
+use protocol::{DecisionId, LOG_STATISTICS, Receipt};
 use std::sync::Arc;
 
 /// A sum of no feedbacks.
@@ -56,11 +56,7 @@ impl EncryptedBandit {
         let (small, key) = (engine.params(), engine.key_id());
         let (level, scale) = (small.max_level(), f64::from(LOG_STATISTICS).exp2());
         let count = self.exchanges.layout.feedback_numbers();
-        Ok(match self.plan().keys {
-            UserKeys::Shared => ckks::read_partial_ciphertext(small, key, level, scale, 0..count, frame)?,
-            // Users encrypt under the public key, where no part of a ciphertext follows from a seed.
-            UserKeys::Own => ckks::read_truncated_ciphertext(small, key, level, scale, count, frame)?,
-        })
+        Ok(ckks::read_partial_ciphertext(small, key, level, scale, 0..count, frame)?)
     }
 }
 

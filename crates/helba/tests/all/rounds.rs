@@ -319,7 +319,9 @@ impl World {
         let task = self.bandit.task()?;
         let exchanges = self.bandit.exchanges().clone();
         Some(match task.kind {
-            TaskKind::Scores { .. } | TaskKind::Answers | TaskKind::Stage { .. } => unreachable!(),
+            TaskKind::Scores { .. } | TaskKind::Answers | TaskKind::Pads | TaskKind::Stage { .. } => {
+                unreachable!()
+            }
             TaskKind::Product { .. } => {
                 let asked = exchanges.of(&task.kind).unwrap().unwrap();
                 assert!(asked.are_stated());

@@ -4,8 +4,8 @@ use ckks::KeyId;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use wire::{
-    CLOCKS, EnrollerSecret, Enrolment, EnrolmentRequest, MOST_REMOVED, RemovedUsers, RemovedUsersFile,
-    SEALED_SEED_BYTES, UserSecret,
+    CLOCKS, EnrollerSecret, Enrolment, EnrolmentRequest, MOST_REMOVED, PadKey, Padded, RemovedUsers,
+    RemovedUsersFile, UserSecret,
 };
 
 const KEY: KeyId = KeyId([7; 16]);
@@ -58,29 +58,52 @@ fn attack_enrolments_are_read_whole_and_signed() {
     for name in ["", "a b", "ü", "a/b", "Alice", &"a".repeat(65)] {
         assert!(owner.enrol(&user.request(), name, KEY, [0, 1]).is_err(), "{name}");
     }
-    assert!(
-        owner.enrol(&user.request(), &"a".repeat(64), KEY, [0, u64::MAX]).unwrap().to_bytes().len() < 2100
-    );
+    let longest = owner.enrol(&user.request(), &"a".repeat(64), KEY, [0, u64::MAX]).unwrap();
+    assert!(longest.to_bytes().len() < 300, "{}", longest.to_bytes().len());
 }
 
-/// A sealed seed is opened by its user for its bandit and key pair alone, and each sealing is another.
+/// A pad key is opened by its user alone, is the same for each enrolment of one name and request, and gives
+/// each message of each bandit pads of its own.
 #[test]
-fn attack_sealed_seeds_are_for_one_user_and_bandit() {
+fn attack_pad_keys_are_for_one_user_and_message() {
     let [user, other] = [2, 3].map(|seed| UserSecret::generate(&mut rng(seed)));
-    let (_, enrolment) = enrolled(&user, "alice", [0, 1]);
-    let seed = [9; 32];
-    let [sealed, twice] = [4, 5].map(|of| enrolment.seal("bandit", &seed, &mut rng(of)).unwrap());
-    assert_eq!((sealed.len(), sealed == twice), (SEALED_SEED_BYTES, false));
-    assert_eq!(*user.open(KEY, "bandit", &sealed).unwrap(), seed);
-    assert!(other.open(KEY, "bandit", &sealed).is_err(), "another user");
-    assert!(user.open(KEY, "bandits", &sealed).is_err(), "another bandit");
-    assert!(user.open(KeyId([8; 16]), "bandit", &sealed).is_err(), "another key pair");
+    let (owner, enrolment) = enrolled(&user, "alice", [0, 1]);
+    let seal = |of: u64| owner.seal_pad_key(&enrolment, &user.request(), &mut rng(of)).unwrap();
+    let [sealed, twice] = [4, 5].map(seal);
+    assert_ne!(sealed, twice);
+    assert!(owner.seal_pad_key(&enrolment, &other.request(), &mut rng(6)).is_err(), "another's request");
+    let seed = |key: &PadKey| *key.seed(Padded::Feedback, "bandit", &[9; 32]);
+    let key = user.open_pad_key(&enrolment, &sealed).unwrap();
+    assert_eq!(seed(&key), seed(&owner.pad_key(&enrolment)));
+    assert!(other.open_pad_key(&enrolment, &sealed).is_err(), "another user");
+    let (_, renamed) = enrolled(&user, "bob", [0, 1]);
+    assert!(user.open_pad_key(&renamed, &sealed).is_err(), "another name");
     for at in [0, 600, 1119, 1120, sealed.len() - 1] {
         let mut changed = sealed.clone();
         changed[at] ^= 1;
-        assert!(user.open(KEY, "bandit", &changed).is_err(), "byte {at}");
+        assert!(user.open_pad_key(&enrolment, &changed).is_err(), "byte {at}");
     }
-    assert!((0..sealed.len()).step_by(97).all(|length| user.open(KEY, "bandit", &sealed[..length]).is_err()));
+    assert!(
+        (0..sealed.len()).step_by(97).all(|length| user.open_pad_key(&enrolment, &sealed[..length]).is_err())
+    );
+
+    let (_, renewed) = enrolled(&user, "alice", [7, 8]);
+    assert_eq!(seed(&owner.pad_key(&renewed)), seed(&key), "an enrolment that was renewed");
+    let of_other = enrolled(&other, "alice", [0, 1]).1;
+    let stranger = EnrollerSecret::of_secret_key(b"another frame");
+    let keys = [owner.pad_key(&renamed), owner.pad_key(&of_other), stranger.pad_key(&enrolment)];
+    let mut seeds: Vec<[u8; 32]> = keys.iter().chain([&key]).map(seed).collect();
+    for of in [Padded::Contexts(0), Padded::Contexts(1), Padded::Answer] {
+        seeds.push(*key.seed(of, "bandit", &[9; 32]));
+    }
+    seeds.extend([
+        *key.seed(Padded::Feedback, "bandits", &[9; 32]),
+        *key.seed(Padded::Feedback, "bandit", &[8; 32]),
+    ]);
+    let count = seeds.len();
+    seeds.sort_unstable();
+    seeds.dedup();
+    assert_eq!(seeds.len(), count, "two messages have one seed");
 }
 
 /// Whoever was removed is served again when it is enrolled later, and a list that cannot be read removes all.

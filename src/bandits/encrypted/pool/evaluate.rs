@@ -4,7 +4,7 @@ use super::raises::{GivenTo, Raising};
 use super::staged::SealedPack;
 use super::{
     AnswerFrame, Awaited, EncryptedServed, Gathering, Holder, Pack, RAISER_RETURNS, Turn, User,
-    answer_frames, blocking, recipients,
+    answer_frames, blocking, pads_of_answers,
 };
 use crate::access::{Forbidden, Needs, Scope};
 use crate::bandits::encrypted::again::{Group, Sent};
@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
-use wire::{DecideReply, Decision, RaiseTask, Recipient};
+use wire::{DecideReply, Decision, RaiseTask, UserPads};
 
 /// The longest time after the answers for which the next pack waits for users to come back.
 const RETURN: Duration = Duration::from_millis(60);
@@ -276,8 +276,8 @@ impl EncryptedServed {
             let first = user.numbers[0] as u32;
             let question = question.take_if(|(asked, ..)| *asked == at);
             let question = question.map(|(_, test, frame)| self.question(round, &test, frame));
-            let AnswerFrame { frame: answer, sealed } = answer;
-            let refused = sealed.as_ref().is_some_and(Vec::is_empty);
+            let AnswerFrame { frame: answer, nonce } = answer;
+            let refused = nonce.is_some_and(|nonce| nonce.is_none());
             let (user_of, users) = (first, count);
             let decision = Decision {
                 id,
@@ -287,7 +287,7 @@ impl EncryptedServed {
                 user: user_of,
                 users,
                 answer,
-                sealed,
+                nonce: nonce.flatten(),
                 question,
             };
             let reply = match refused {
@@ -355,7 +355,7 @@ impl EncryptedServed {
         let Computed { outcome, question, circuit, answers } = computed?;
         turn.computed(circuit + answers);
         let (frames, answers, of_answers) = match outcome {
-            Products::Alone(frame) => (vec![AnswerFrame { frame, sealed: None }], answers, None),
+            Products::Alone(frame) => (vec![AnswerFrame { frame, nonce: None }], answers, None),
             Products::Masked(masked) => {
                 let (frames, took, asked) = self.exchange_answers(masked, users, turn).await?;
                 (frames, answers + took, Some(asked))
@@ -384,10 +384,10 @@ impl EncryptedServed {
         let engine = &self.shared.engine;
         let masked = ckks::write_ciphertext(engine.decision_params(), engine.decision_key_id(), &ciphertext);
         let (sender, receiver) = oneshot::channel();
-        let recipients = recipients(users);
-        let awaited = (Awaited::Answers(sender, recipients.len()), receiver);
-        let task = (TaskKind::Answers, masked, recipients);
-        let ((mut answers, seeds), asked) = self.ask_a_holder(task, awaited, users, turn).await?;
+        let pads = pads_of_answers(users);
+        let awaited = (Awaited::Answers(sender, pads.len()), receiver);
+        let task = (TaskKind::Answers, masked, pads);
+        let ((mut answers, nonces), asked) = self.ask_a_holder(task, awaited, users, turn).await?;
         self.shared.stages.metrics.took(Step::Exchange, began.elapsed());
         let mask = mask.await.map_err(|_| Error::Broken("a computation panicked"))??;
         let began = Instant::now();
@@ -400,19 +400,19 @@ impl EncryptedServed {
             let answer = |numbers: &Vec<usize>| Ok(engine.answer(layout, &answers, numbers, &mut rng)?);
             numbers.iter().map(answer).collect::<Result<Vec<_>, Error>>()
         });
-        Ok((answer_frames(frames.await?, seeds), began.elapsed(), asked))
+        Ok((answer_frames(frames.await?, nonces), began.elapsed(), asked))
     }
 
     /// What an evaluation asks a holder of the key for.
     async fn ask_a_holder<'a, T>(
         self: &'a Arc<Self>,
-        (kind, masked, recipients): (TaskKind, Vec<u8>, Vec<Recipient>),
+        (kind, masked, pads): (TaskKind, Vec<u8>, Vec<UserPads>),
         (awaited, mut raised): (Awaited, oneshot::Receiver<T>),
         users: &mut [User],
         turn: &mut Turn,
     ) -> Result<(T, Raising<'a>), Error> {
         let (id, masked) = (os_rng()?.next_u64() | 1 << 63, vec![masked]);
-        let task = RaiseTask { id, kind, masked, recipients };
+        let task = RaiseTask { id, kind, masked, pads };
         let began = Instant::now();
         let mut raising = self.begin(task.id, awaited)?;
         let (mut asked, mut queued, mut late, mut last) = (0, false, false, began);
@@ -499,7 +499,7 @@ impl EncryptedServed {
             let evaluated = engine.evaluate(circuit, raise, raised, mask, &mut rng)?;
             let circuit = lap();
             let outcome = match users {
-                [user] if requests == 1 && user.recipient.is_none() => {
+                [user] if requests == 1 && user.enrolment.is_none() => {
                     let answer = engine.answer_alone(&evaluated, &user.numbers, &mut rng)?;
                     let frame = ckks::write_ciphertext(engine.answer_params(), engine.key_id(), &answer);
                     Products::Alone(frame)

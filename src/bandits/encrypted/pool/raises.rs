@@ -157,11 +157,13 @@ impl EncryptedServed {
                 let deep = self.shared.engine.deep();
                 ckks::write_ciphertext(deep.params(), deep.key_id(), &masked)
             }
-            TaskKind::Scores { .. } | TaskKind::Sum | TaskKind::Product { .. } | TaskKind::Stage { .. } => {
-                self.small_frame(masked)
-            }
+            TaskKind::Scores { .. }
+            | TaskKind::Sum
+            | TaskKind::Product { .. }
+            | TaskKind::Stage { .. }
+            | TaskKind::Pads => self.small_frame(masked),
         };
-        Some(RaiseTask { id, kind, masked: vec![masked], recipients: Vec::new() })
+        Some(RaiseTask { id, kind, masked: vec![masked], pads: Vec::new() })
     }
 
     /// Gives the task of the bandit's own to a raiser that waits.
@@ -218,7 +220,7 @@ mod tests {
         for id in 0..100 {
             let (sender, _raised) = oneshot::channel();
             let ticket = Ticket([id as u8; 16]);
-            let task = RaiseTask { id, kind: TaskKind::Sum, masked: vec![vec![1]], recipients: Vec::new() };
+            let task = RaiseTask { id, kind: TaskKind::Sum, masked: vec![vec![1]], pads: Vec::new() };
             {
                 let mut pool = lock(&pool);
                 pool.raising.insert(id, Awaited::Scores(sender, 0));

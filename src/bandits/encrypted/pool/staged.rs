@@ -16,7 +16,7 @@ use super::evaluate::Answered;
 use super::raises::Raising;
 use super::{
     AnswerFrame, Awaited, EncryptedServed, Holder, Pack, Pool, Queued, RAISER_RETURNS, Staged, Turn, User,
-    answer_frames, blocking, recipients,
+    answer_frames, blocking, pads_of_answers,
 };
 use crate::error::Error;
 use crate::metrics::Step;
@@ -30,7 +30,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
-use wire::{RaiseTask, Recipient};
+use wire::RaiseTask;
 
 /// The bytes a second, of a task and its answer together, that a holder of the key is given time for beside
 /// the patience of an evaluation.
@@ -43,7 +43,7 @@ fn answer_bytes(engine: &StagedEngine, step: usize) -> Result<usize, Error> {
 }
 
 /// Whom an evaluation asks.
-struct Owners {
+pub(super) struct Owners {
     /// How long it still waits for those who are silent.
     patience: Duration,
     /// Who answered the last step.
@@ -52,6 +52,18 @@ struct Owners {
     avoided: BTreeSet<Holder>,
     /// Who answered a step.
     answered: BTreeSet<Holder>,
+}
+
+impl Owners {
+    /// Those who may be silent for so long, with the holders who answered what is repeated.
+    pub(super) fn new(patience: Duration, avoided: BTreeSet<Holder>) -> Self {
+        Owners { patience, last: None, avoided, answered: BTreeSet::new() }
+    }
+
+    fn answered_by(&mut self, holder: Holder) {
+        self.answered.insert(holder.clone());
+        self.last = Some(holder);
+    }
 }
 
 /// A step that is asked for.
@@ -145,8 +157,7 @@ impl EncryptedServed {
     ) -> Result<Answered<'a>, Error> {
         let SealedPack { pack, model, scalars } = sealed;
         let numbers: Arc<Vec<Vec<usize>>> = Arc::new(users.iter().map(|user| user.numbers.clone()).collect());
-        let patience = self.shared.stages.stage_patience;
-        let mut owners = Owners { patience, last: None, avoided, answered: BTreeSet::new() };
+        let mut owners = Owners::new(self.shared.stages.stage_patience, avoided);
         let (mut raise, mut circuit) = (Duration::ZERO, Duration::ZERO);
         let served = self.clone();
         let begin = self.computed(&mut circuit, move || {
@@ -175,9 +186,14 @@ impl EncryptedServed {
                 tokio::task::spawn_blocking(move || rayon::scope(|_| engine.encode_masks(&evaluation)))
             };
             let step = evaluation.asks().0;
-            let recipients = if engine.is_last(step) { recipients(users) } else { Vec::new() };
-            let step = (&engine, step, recipients);
-            let (reply, seeds) = self.ask_an_owner(kind, frames, step, &mut owners).await?;
+            let pads = if engine.is_last(step) { pads_of_answers(users) } else { Vec::new() };
+            let (sender, reply) = oneshot::channel();
+            let awaited = (Awaited::Stage(sender, engine.clone(), step, pads.len()), reply);
+            let task = RaiseTask { id: os_rng()?.next_u64() | 1 << 63, kind, masked: frames, pads };
+            let bytes = answer_bytes(&engine, step)?;
+            let staged = self.ask_an_owner(task, awaited, bytes, &mut owners).await?;
+            let Staged { reply, nonces, holder } = staged;
+            owners.answered_by(holder);
             let masks = masks.await.map_err(|_| Error::Broken("a computation panicked"))??;
             raise += began.elapsed();
             self.shared.stages.metrics.took(Step::Exchange, began.elapsed());
@@ -193,7 +209,7 @@ impl EncryptedServed {
                         let answers = engine.answers(&evaluation, answers, &masks)?;
                         let frame = |numbers: &Vec<usize>| Ok(engine.answer(&answers, numbers, &mut rng)?);
                         let frames = numbers.iter().map(frame).collect::<Result<_, Error>>()?;
-                        Ok(Next::Answers(answer_frames(frames, seeds)))
+                        Ok(Next::Answers(answer_frames(frames, nonces)))
                     }
                 }
             });
@@ -225,31 +241,24 @@ impl EncryptedServed {
         Ok(done)
     }
 
-    /// What a holder of the key makes of a step.
-    async fn ask_an_owner(
+    /// What a holder of the key who may answer every task makes of `task`, in `bytes`.
+    pub(super) async fn ask_an_owner<T>(
         self: &Arc<Self>,
-        kind: TaskKind,
-        masked: Vec<Vec<u8>>,
-        (engine, step, recipients): (&Arc<StagedEngine>, usize, Vec<Recipient>),
+        task: RaiseTask,
+        (awaited, mut reply): (Awaited, oneshot::Receiver<T>),
+        bytes: usize,
         owners: &mut Owners,
-    ) -> Result<(StageReply, Vec<Vec<u8>>), Error> {
-        let (id, count) = (os_rng()?.next_u64() | 1 << 63, recipients.len());
-        let task = RaiseTask { id, kind, masked, recipients };
-        let (sender, mut reply) = oneshot::channel();
-        let bytes = task.masked.iter().map(Vec::len).sum::<usize>() + answer_bytes(engine, step)?;
+    ) -> Result<T, Error> {
+        let bytes = task.masked.iter().map(Vec::len).sum::<usize>() + bytes;
         let of_bytes = Duration::from_secs_f64(bytes as f64 / LEAST_SPEED);
-        let _raising: Raising = self.begin(task.id, Awaited::Stage(sender, engine.clone(), step, count))?;
+        let _raising: Raising = self.begin(task.id, awaited)?;
         loop {
             let offered = lock(&self.pool).offer(&task, owners);
             let Offered { wait, to } = offered.ok_or(Error::NotRaised)?;
             let of_bytes = if to.is_some() { of_bytes } else { Duration::ZERO };
             let began = Instant::now();
             match tokio::time::timeout(wait + of_bytes, &mut reply).await {
-                Ok(Ok(Staged { reply, seeds, holder })) => {
-                    owners.answered.insert(holder.clone());
-                    owners.last = Some(holder);
-                    return Ok((reply, seeds));
-                }
+                Ok(Ok(reply)) => return Ok(reply),
                 // The bandit was deleted.
                 Ok(Err(_)) => return Err(self.deleted()),
                 Err(_) => {
