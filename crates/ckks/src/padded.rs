@@ -41,13 +41,7 @@ pub fn write_padded(
     users: &[Padded<'_>],
 ) -> Result<Vec<u8>, Error> {
     let (basis, max) = (params.q_basis(message.level), params.n());
-    let mut taken = vec![false; max];
-    for &place in users.iter().flat_map(|(_, places)| *places) {
-        match taken.get_mut(place) {
-            Some(taken) if !*taken => *taken = true,
-            _ => return Err(Error::CoefficientCount { got: place + 1, max }),
-        }
-    }
+    check_places(params, users)?;
     let mut clear = message.poly.clone().into_coeff(basis);
     let mut out = Poly::<Coeff>::zero(max, basis.len());
     for (seed, places) in users {
@@ -113,33 +107,46 @@ pub fn write_padded_upload(
 }
 
 impl Plaintext {
-    /// Minus the pads of `seed` at `places`, the k-th at the k-th place, and 0 elsewhere, at `level` and
+    /// Minus the pads of each user at its places, the k-th at the k-th place, and 0 elsewhere, at `level` and
     /// `scale`.
     ///
     /// # Errors
     /// [`Error::OutOfLevels`] for a level above the top level; [`Error::CoefficientCount`] for a place that is
-    /// not below N.
+    /// not below N, or is given twice.
     pub fn minus_pads(
         params: &Params,
-        places: &[usize],
-        seed: &Seed,
+        users: &[Padded<'_>],
         level: usize,
         scale: f64,
     ) -> Result<Self, Error> {
         params.check_level(Op::Encode, level)?;
-        if let Some(got) = places.iter().find(|place| **place >= params.n()) {
-            return Err(Error::CoefficientCount { got: got + 1, max: params.n() });
-        }
+        check_places(params, users)?;
         let basis = params.q_basis(level);
         let mut out = Poly::<Coeff>::zero(params.n(), basis.len());
         out.for_each_limb(|i, limb| {
-            let (m, mut pads) = (basis.modulus(i), vec![0; places.len()]);
-            uniform_limb(m, i, seed, &mut pads);
-            places.iter().zip(&pads).for_each(|(&place, pad)| limb[place] = m.neg(*pad));
-            pads.zeroize();
+            let m = basis.modulus(i);
+            for (seed, places) in users {
+                let mut pads = vec![0; places.len()];
+                uniform_limb(m, i, seed, &mut pads);
+                places.iter().zip(&pads).for_each(|(&place, pad)| limb[place] = m.neg(*pad));
+                pads.zeroize();
+            }
         });
         Ok(Plaintext { poly: out.into_ntt(basis), level, scale })
     }
+}
+
+/// Refuses a place that is not below N, or is given twice.
+fn check_places(params: &Params, users: &[Padded<'_>]) -> Result<(), Error> {
+    let max = params.n();
+    let mut taken = vec![false; max];
+    for &place in users.iter().flat_map(|(_, places)| *places) {
+        match taken.get_mut(place) {
+            Some(taken) if !*taken => *taken = true,
+            _ => return Err(Error::CoefficientCount { got: place + 1, max }),
+        }
+    }
+    Ok(())
 }
 
 /// Coefficients under the pads of a user, which a server adds to an encryption of minus these pads.
@@ -173,14 +180,23 @@ impl PaddedUpload {
         &self.nonce
     }
 
-    /// The encryption of the message, from the frame of one of minus the pads.
+    /// The encryption of the messages of several users, from the frame of one of minus their pads. All
+    /// uploads are at its level and scale.
     ///
     /// # Errors
-    /// As [`crate::read_ciphertext`].
-    pub fn added_to(self, params: &Params, key: KeyId, minus_pads: &[u8]) -> Result<Ciphertext, Error> {
-        let mut sum = read_scaled_ciphertext(params, key, self.level, self.scale, minus_pads)?;
-        let basis = params.q_basis(self.level);
-        sum.c0.add_assign(basis, &self.c0.into_ntt(basis));
+    /// As [`crate::read_ciphertext`]; [`Error::CiphertextCount`] without uploads.
+    pub fn sum(
+        params: &Params,
+        key: KeyId,
+        uploads: &[Self],
+        minus_pads: &[u8],
+    ) -> Result<Ciphertext, Error> {
+        let none = Error::CiphertextCount { got: 0, want: 1 };
+        let (PaddedUpload { c0, level, scale, .. }, others) = uploads.split_first().ok_or(none)?;
+        let mut sum = read_scaled_ciphertext(params, key, *level, *scale, minus_pads)?;
+        let (basis, mut all) = (params.q_basis(*level), c0.clone());
+        others.iter().for_each(|other| all.add_assign(basis, &other.c0));
+        sum.c0.add_assign(basis, &all.into_ntt(basis));
         Ok(sum)
     }
 
@@ -298,7 +314,7 @@ mod tests {
     /// belongs to, so that c₀ is the message and the test needs no secret.
     fn minus_pads(params: &Params, places: &[usize], seed: &Seed, c1: &Seed) -> (Vec<u8>, Poly<Coeff>) {
         let level = params.max_level();
-        let minus = Plaintext::minus_pads(params, places, seed, level, SCALE).unwrap();
+        let minus = Plaintext::minus_pads(params, &[(seed, places)], level, SCALE).unwrap();
         let c0 = minus.poly.clone().into_coeff(params.q_basis(level));
         (write_seeded_ciphertext(params, KEY, &minus.poly, c1, level, SCALE), c0)
     }
@@ -320,7 +336,7 @@ mod tests {
             let read = |bytes: &[u8]| PaddedUpload::read(&params, KEY, (level, SCALE), &places, bytes);
             assert_eq!(*read(&frame).unwrap().nonce(), nonce);
             let (minus, c0) = minus_pads(&params, &places, &seed, &c1);
-            let sum = read(&frame).unwrap().added_to(&params, KEY, &minus).unwrap();
+            let sum = PaddedUpload::sum(&params, KEY, &[read(&frame).unwrap()], &minus).unwrap();
             assert_eq!((sum.level(), sum.scale()), (level, SCALE));
             assert!(sum.c1 == crate::uniform_c1(&params, level, &c1));
             let mut wanted = vec![0; n];
@@ -328,7 +344,7 @@ mod tests {
             let wanted: Poly<Coeff> = Poly::from_signed(basis, &wanted);
             assert!(sum.c0.into_coeff(basis) == wanted, "the numbers");
             let (minus, _) = minus_pads(&params, &places, &other, &c1);
-            let sum = read(&frame).unwrap().added_to(&params, KEY, &minus).unwrap();
+            let sum = PaddedUpload::sum(&params, KEY, &[read(&frame).unwrap()], &minus).unwrap();
             assert_eq!(sum.c0.into_coeff(basis) == wanted, places.is_empty(), "another's pads");
 
             if places == [0, 1, 2, 3] {
@@ -343,13 +359,31 @@ mod tests {
                 assert!(read(&changed).is_err(), "byte {at}");
             }
             assert!(read(&frame[1..]).is_err() && read(&minus).is_err());
-            assert!(read(&frame).unwrap().added_to(&params, KEY, &frame).is_err());
-            assert!(read(&frame).unwrap().added_to(&params, KeyId([4; 16]), &minus).is_err());
+            assert!(PaddedUpload::sum(&params, KEY, &[read(&frame).unwrap()], &frame).is_err());
+            let sum = PaddedUpload::sum(&params, KeyId([4; 16]), &[read(&frame).unwrap()], &minus);
+            assert!(sum.is_err(), "another key");
         }
         let frame = write_padded_upload(&params, KEY, (level, SCALE), &[1], (&nonce, &seed));
         assert!(PaddedUpload::read(&params, KEY, (level, SCALE), &[n], &frame).is_err());
-        assert!(Plaintext::minus_pads(&params, &[n], &seed, level, SCALE).is_err());
-        assert!(Plaintext::minus_pads(&params, &[0], &seed, level + 1, SCALE).is_err());
+        let minus = |places: &[usize], level| {
+            Plaintext::minus_pads(&params, &[(&seed, places)], level, SCALE).is_ok()
+        };
+        assert!(
+            minus(&[0], level) && !minus(&[n], level) && !minus(&[0, 0], level) && !minus(&[0], level + 1)
+        );
+
+        // Two users in one ciphertext.
+        let users: [Padded<'_>; 2] = [(&seed, &[7, 2]), (&other, &[5])];
+        let minus = Plaintext::minus_pads(&params, &users, level, SCALE).unwrap();
+        let minus = write_seeded_ciphertext(&params, KEY, &minus.poly, &c1, level, SCALE);
+        let upload = |(seed, places): Padded<'_>, values: &[i64]| {
+            let frame = write_padded_upload(&params, KEY, (level, SCALE), values, (&nonce, seed));
+            PaddedUpload::read(&params, KEY, (level, SCALE), places, &frame).unwrap()
+        };
+        let both = [upload(users[0], &[-1, 2]), upload(users[1], &[3])];
+        let sum = PaddedUpload::sum(&params, KEY, &both, &minus).unwrap();
+        assert!(sum.c0.into_coeff(basis) == Poly::from_signed(basis, &[0, 0, 2, 0, 0, 3, 0, -1]));
+        assert!(PaddedUpload::sum(&params, KEY, &[], &minus).is_err());
     }
 
     /// What a server sees of uploads is uniform for numbers of nought and for the largest ones, modulo each

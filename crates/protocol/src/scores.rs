@@ -391,19 +391,24 @@ impl ScoreLayout {
         Ok(out)
     }
 
-    /// The coefficients that [`Self::all_contexts`] fills in each ciphertext of a request for so many
-    /// decisions.
+    /// The coefficients that [`Self::all_contexts`] fills for the decisions `of` among so many of a request:
+    /// each ciphertext with some of them by its number, and its coefficients in the order of decisions, arms
+    /// and numbers.
     ///
     /// # Errors
     /// [`Error::DecisionCount`].
-    pub fn context_places(&self, decisions: usize) -> Result<Vec<Vec<usize>>, Error> {
+    pub fn context_places(
+        &self,
+        decisions: usize,
+        of: Range<usize>,
+    ) -> Result<Vec<(usize, Vec<usize>)>, Error> {
         let step = self.ring.gap >> self.log_places(decisions)?;
         if let Some(staged) = self.alone() {
-            return Ok((0..decisions).flat_map(|_| staged.context_places()).collect());
+            let first = of.start * staged.context_parts();
+            return Ok((first..).zip(of.flat_map(|_| staged.context_places())).collect());
         }
-        let starts =
-            (0..decisions).flat_map(|b| (0..self.arms).map(move |arm| 2 * arm * self.ring.gap + b * step));
-        Ok(vec![starts.flat_map(|start| start..start + self.numbers()).collect()])
+        let starts = of.flat_map(|b| (0..self.arms).map(move |arm| 2 * arm * self.ring.gap + b * step));
+        Ok(vec![(0, starts.flat_map(|start| start..start + self.numbers()).collect())])
     }
 
     /// Checks contexts as [`Self::contexts`] does, for any number of decisions.
@@ -809,7 +814,10 @@ mod tests {
                     (0..several).map(|b| (0..k).map(|arm| row(d * (arm + k * b))).collect()).collect();
                 let rows: Vec<&[Vec<f64>]> = decisions.iter().map(Vec::as_slice).collect();
                 let contexts = layout.contexts(&rows).unwrap();
-                let [mut places] = <[_; 1]>::try_from(layout.context_places(several).unwrap()).unwrap();
+                let of = |decisions| layout.context_places(several, decisions).unwrap().remove(0).1;
+                let mut places = of(0..several);
+                let of_each: Vec<usize> = (0..several).flat_map(|b| of(b..b + 1)).collect();
+                assert_eq!(places, of_each);
                 places.sort_unstable();
                 places.dedup();
                 assert_eq!(places.len(), several * k * layout.numbers());

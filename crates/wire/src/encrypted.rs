@@ -157,16 +157,19 @@ impl Limits {
             layout.staged().map_or([0; 2], |staged| staged.most_frames(decisions));
         let partial = |count| ckks::partial_ciphertext_bytes(small, small.max_level(), count);
         let parts = layout.context_parts(layout.most_decisions());
-        // The frames of the uploads of a task.
+        // The frames of a task for pads: contexts, and feedbacks.
         let uploads = match plan.keys {
-            UserKeys::Shared => 0,
-            UserKeys::Own => MOST_UPLOADS.max(parts),
+            UserKeys::Shared => [0; 2],
+            UserKeys::Own => [parts, MOST_UPLOADS],
         };
+        let of_uploads = uploads[0] * ckks::ciphertext_bytes(small, small.max_level(), true)
+            + uploads[1] * partial(layout.feedback_numbers());
         let contexts = match plan.keys {
             UserKeys::Shared => scores * parts,
             UserKeys::Own => {
-                let places = layout.context_places(layout.most_decisions()).unwrap_or_default();
-                places.iter().map(|places| partial(places.len())).sum()
+                let most = layout.most_decisions();
+                let places = layout.context_places(most, 0..most).unwrap_or_default();
+                places.iter().map(|(_, places)| partial(places.len())).sum()
             }
         };
         Ok(Limits {
@@ -186,16 +189,16 @@ impl Limits {
             raised: raised.max(action),
             scores,
             task_frames: task_frames.max(1),
-            raised_frames: raised_frames.max(of_products).max(uploads),
+            raised_frames: raised_frames.max(of_products).max(uploads[0] + uploads[1]),
             exchanged: layout
                 .staged()
                 .map_or(0, |staged| staged.most_reply(decisions))
                 .max(of_products * scores)
-                .max(uploads * ckks::ciphertext_bytes(small, small.max_level(), true)),
+                .max(of_uploads),
             counters: if config.counters.is_some() { counters } else { 0 },
             pads: match plan.keys {
                 UserKeys::Shared => 0,
-                UserKeys::Own => layout.users().len().max(MOST_UPLOADS),
+                UserKeys::Own => layout.users().len().max(MOST_DECISIONS + MOST_UPLOADS),
             },
         })
     }
@@ -318,8 +321,8 @@ pub struct RaiseTask {
     pub pads: Vec<UserPads>,
 }
 
-/// The most uploads of a task for their pads.
-pub const MOST_UPLOADS: usize = 32;
+/// The most feedbacks of a task for pads.
+pub const MOST_UPLOADS: usize = 128;
 
 /// A user with a key of its own, and a message of its under pads.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -628,9 +631,17 @@ pub enum Raised {
     },
     /// Entries of an evaluation: the frame of a ciphertext of the ring of answers, with a seed.
     Answers(Vec<u8>),
-    /// What an exchange makes of its ciphertexts: their frames. Of a task for pads, the encryptions of minus
-    /// the pads of each upload; empty for a user that the holder of the key refuses.
+    /// What an exchange makes of its ciphertexts: their frames.
     Exchanged(Vec<Vec<u8>>),
+    /// Encryptions of minus the pads of uploads.
+    Pads {
+        /// The frames: those of the contexts of all users of the task together, as if they were the decisions
+        /// of one request in their order, and then one for each feedback.
+        frames: Vec<Vec<u8>>,
+        /// Which users of the task the holder of the key refuses, by their places in it. Theirs is an
+        /// encryption of nought.
+        refused: Vec<u32>,
+    },
     /// The answers of users with keys of their own.
     Padded {
         /// The frame of the coefficients of all, each under the pads of its user.
@@ -649,7 +660,7 @@ pub struct Raises {
     pub raised: Vec<(u64, Raised)>,
 }
 
-#[derive(Clone, Copy, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 enum RaisedKind {
     Scores,
     Sum,
@@ -659,6 +670,8 @@ enum RaisedKind {
     Exchanged(u32),
     /// With the number of users.
     Padded(u32),
+    /// With the number of frames, and the users that are refused.
+    Pads(u32, Vec<u32>),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -680,6 +693,10 @@ impl Raises {
                 Raised::Answers(frame) => (RaisedKind::Answers, vec![frame.as_slice()]),
                 Raised::Exchanged(frames) => {
                     (RaisedKind::Exchanged(frames.len() as u32), frames.iter().map(Vec::as_slice).collect())
+                }
+                Raised::Pads { frames, refused } => {
+                    let kind = RaisedKind::Pads(frames.len() as u32, refused.clone());
+                    (kind, frames.iter().map(Vec::as_slice).collect())
                 }
                 Raised::Padded { padded, nonces } => {
                     let nonces = nonces.iter().map(|nonce| nonce.as_ref().map_or(&[][..], |n| &n[..]));
@@ -727,8 +744,14 @@ impl Raises {
                     };
                     Raised::Padded { padded, nonces: (0..users).map(nonce).collect::<Result<_, Error>>()? }
                 }
-                RaisedKind::Exchanged(frames) if frames as usize > limits.raised_frames => {
+                RaisedKind::Exchanged(frames) | RaisedKind::Pads(frames, _)
+                    if frames as usize > limits.raised_frames =>
+                {
                     return Err(Error::Malformed("more ciphertexts than an exchange of this bandit makes"));
+                }
+                RaisedKind::Pads(frames, refused) => {
+                    let frame = |_| Ok(reader.blob("the pads of uploads", limits.scores)?.to_vec());
+                    Raised::Pads { frames: (0..frames).map(frame).collect::<Result<_, Error>>()?, refused }
                 }
                 RaisedKind::Exchanged(frames) => {
                     let most = limits.raised.max(limits.scores);
@@ -905,6 +928,11 @@ mod tests {
         for (bad, limits) in [(&[None; 3][..], &own), (&[Some([1; 32])], &public)] {
             assert!(Raises::read(&answers(bad).to_bytes(), limits).is_err(), "{bad:?}");
         }
+        let pads =
+            |frames: usize| raises(Raised::Pads { frames: vec![vec![3; 5]; frames], refused: vec![1] });
+        let own = Limits { raised_frames: 2, ..own };
+        assert_eq!(Raises::read(&pads(2).to_bytes(), &own).unwrap(), pads(2));
+        assert!(Raises::read(&pads(3).to_bytes(), &own).is_err());
         let header = RaisesHeader { ticket: None, raised: vec![(1, RaisedKind::Padded(1))] };
         for length in [1, 31, 33] {
             let bytes = frame::write(Kind::Raises, &header, &[&[7; 8], &vec![5; length]]);

@@ -15,9 +15,10 @@ use super::EncryptedServed;
 use super::pool::{Brought, Holder, Outcome, Pack, Stages, User, blocking};
 use super::senders::Sender;
 use crate::error::Error;
+use ckks::Ciphertext;
 use helba::ScoresModel;
 use host::lock;
-use protocol::DecisionId;
+use protocol::{DecisionId, UserKeys};
 use rayon::prelude::*;
 use service::Body;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -457,23 +458,68 @@ impl EncryptedServed {
         lock(&search.turn).take();
     }
 
-    /// Scores the contexts of `group` anew, with their model, and packs them. Returns the users who ask, and
-    /// the contexts of the others.
-    pub(super) fn pack_again(&self, mut group: Group) -> Result<(Pack, Vec<User>, Vec<Sent>), Error> {
-        let bring = |member: &Member| -> Result<Brought, Error> {
-            self.bring(&self.read_contexts(&member.sent.upload.bytes, member.sent.decisions)?, &group.model)
-        };
-        let (mut pack, mut users, mut others) = (self.pack_without_trace()?, Vec::new(), Vec::new());
-        let mut numbers = Vec::new();
+    /// The contexts of `group` anew, in groups of members who share ciphertexts, with their number: of users
+    /// with keys of their own as a holder of the key makes them from their uploads, and of others each by
+    /// itself and unread. Sorts the members.
+    pub(super) async fn contexts_again(
+        self: &Arc<Self>,
+        group: &mut Group,
+    ) -> Result<Vec<(usize, Option<Vec<Ciphertext>>)>, Error> {
         // The largest blocks first leave no place empty, so that whoever fitted into one pack fits again.
         group.members.sort_by_key(|member| std::cmp::Reverse(member.sent.decisions.next_power_of_two()));
-        for chunk in group.members.chunks(CHUNK) {
+        if self.created.plan.keys == UserKeys::Shared {
+            return Ok(group.members.iter().map(|_| (1, None)).collect());
+        }
+        let mut contexts = Vec::new();
+        let mut left = &group.members[..];
+        while !left.is_empty() {
+            let lone = left.iter().take_while(|member| member.sent.decisions == 1).count();
+            let most = lone.min(self.exchanges.layout.most_decisions()).max(1);
+            let (members, rest) = left.split_at(1 << most.ilog2());
+            left = rest;
+            let of = |member: &Member| {
+                let Sent { enrolment, upload, decisions, .. } = &member.sent;
+                let user = enrolment.clone().ok_or(Error::Broken("a user without an enrolment"))?;
+                self.read_padded(user, upload.bytes.clone().into(), *decisions)
+            };
+            let padded = members.iter().map(of).collect::<Result<Vec<_>, Error>>()?;
+            contexts.push((members.len(), Some(self.contexts_of_users(&padded).await?.0)));
+        }
+        Ok(contexts)
+    }
+
+    /// Scores the contexts of `group` anew ([`Self::contexts_again`]), with their model, and packs them.
+    /// Returns the users who ask, and the contexts of the others.
+    pub(super) fn pack_again(
+        &self,
+        group: Group,
+        contexts: Vec<(usize, Option<Vec<Ciphertext>>)>,
+    ) -> Result<(Pack, Vec<User>, Vec<Sent>), Error> {
+        let bring = |(members, contexts): &(&[Member], Option<Vec<Ciphertext>>)| -> Result<Brought, Error> {
+            match (contexts, members) {
+                (Some(contexts), _) => self.bring(contexts, &group.model),
+                (None, [Member { sent, .. }]) => {
+                    self.bring(&self.read_contexts(&sent.upload.bytes, sent.decisions)?, &group.model)
+                }
+                (None, _) => Err(Error::Broken("contexts of several that are not read")),
+            }
+        };
+        let (mut pack, mut users, mut others) = (self.pack_without_trace()?, Vec::new(), Vec::new());
+        let (mut numbers, mut together, mut left) = (Vec::new(), Vec::new(), &group.members[..]);
+        for (count, contexts) in contexts {
+            let (members, rest) = left.split_at(count.min(left.len()));
+            left = rest;
+            together.push((members, contexts));
+        }
+        for chunk in together.chunks(CHUNK) {
             let brought = self
                 .shared
                 .stages
                 .beside(|| chunk.par_iter().map(bring).collect::<Result<Vec<_>, Error>>())?;
-            for (brought, member) in brought.into_iter().zip(chunk) {
-                numbers.push(self.push(&mut pack, brought, member.sent.decisions)?);
+            for (brought, (members, _)) in brought.into_iter().zip(chunk) {
+                let decisions = members.iter().map(|member| member.sent.decisions);
+                let mut all = self.push(&mut pack, brought, decisions.clone().sum())?.into_iter();
+                numbers.extend(decisions.map(|decisions| all.by_ref().take(decisions).collect::<Vec<_>>()));
             }
         }
         for (member, numbers) in group.members.into_iter().zip(numbers) {

@@ -2,20 +2,19 @@
 
 use super::again::Sent;
 use super::pace::OnTheWay;
-use super::pool::{Brought, Joining, Outcome};
+use super::pool::{Brought, Joining, Outcome, Together};
 use super::{EncryptedServed, Sender};
 use crate::access::Caller;
 use crate::bandits::{BodyLimit, Reply};
 use crate::error::Error;
 use crate::metrics::Step;
-use ckks::{Ciphertext, PaddedUpload};
+use ckks::Ciphertext;
 use helba::ScoresModel;
 use host::{lock, os_rng};
 use protocol::{Answers, UserKeys};
 use service::{Body, Content};
 use std::sync::Arc;
 use std::time::Instant;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::oneshot::Receiver;
 use wire::{DecideReply, Decision, Enrolment};
 
@@ -55,45 +54,62 @@ impl EncryptedServed {
         let stages = &self.shared.stages;
         let place = stages.waiting.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?;
         lock(&self.pace).ask(Instant::now());
-        let body = match &asker.enrolment {
-            Some(user) => self.contexts_of_user(user, decisions, &body).await?.into(),
-            None => body,
-        };
         let on_the_way = OnTheWay::new(self.arrivals.clone());
-        let upload = stages.uploads.clone().acquire_owned().await;
-        let served = self.clone();
-        let joined = stages.workers.run(move || {
-            let _until_placed = (upload, on_the_way);
-            served.score(body, decisions, (sender, asker), place)
-        });
-        let outcome = match joined.await? {
-            Scored::Answered(reply) => return Ok(Reply::Binary(reply.to_bytes())),
-            Scored::Waits(outcome) => outcome,
+        let outcome = match asker.enrolment {
+            Some(user) => {
+                let contexts = self.read_padded(user, body, decisions)?;
+                Some(self.join_under_pads(contexts, (sender, place), on_the_way).await?)
+            }
+            None => {
+                let upload = stages.uploads.clone().acquire_owned().await;
+                let served = self.clone();
+                let joined = stages.workers.run(move || {
+                    let _until_placed = (upload, on_the_way);
+                    let contexts = served.shared.stages.beside(|| served.read_contexts(&body, decisions))?;
+                    let sent = served.kept(sender, None, decisions, &body);
+                    drop(body);
+                    let joining = Joining { first: 0, decisions, place, enrolment: None, sent };
+                    let together = Together { decisions, joining: vec![joining] };
+                    served.score(&contexts, together, sender, asker.raises)
+                });
+                match joined.await? {
+                    Scored::Answered(reply) => return Ok(Reply::Binary(reply.to_bytes())),
+                    Scored::Waits(outcomes) => outcomes.into_iter().next(),
+                }
+            }
         };
+        let outcome = outcome.ok_or(Error::Broken("a request without an outcome"))?;
         let reply: Outcome = outcome.await.map_err(|_| Error::Broken("an evaluation that was dropped"))?;
         Ok(Reply::Binary(reply?.to_bytes()))
     }
 
-    /// Multiplies contexts by the model, and answers with the scores or adds them to the open pack.
-    fn score(
-        self: &Arc<Self>,
-        body: Body,
+    /// Keeps contexts for those who ask again, if they may.
+    pub(super) fn kept(
+        &self,
+        sender: Sender,
+        enrolment: Option<Arc<Enrolment>>,
         decisions: usize,
-        (sender, Asker { raises, enrolment }): (Sender, Asker),
-        place: OwnedSemaphorePermit,
+        body: &[u8],
+    ) -> Option<Sent> {
+        let alone = lock(&self.senders).is_alone(&sender, Instant::now());
+        let repeatable = !self.created.config.decides_alone() && !alone;
+        repeatable.then(|| self.shared.stages.keep(sender, enrolment, decisions, body)).flatten()
+    }
+
+    /// Multiplies contexts by the model, and answers with the scores or adds them to the open pack. All are of
+    /// one `sender`, or of senders who need not be evaluated alone.
+    pub(super) fn score(
+        self: &Arc<Self>,
+        contexts: &[Ciphertext],
+        together: Together,
+        sender: Sender,
+        raises: bool,
     ) -> Result<Scored, Error> {
-        let mut place = Some(place);
         let mut began = Instant::now();
         let engine = &self.shared.engine;
         let stages = &self.shared.stages;
-        let contexts = stages.beside(|| self.read_contexts(&body, decisions))?;
         let alone = lock(&self.senders).places(&sender, Instant::now());
-        let repeatable = !self.created.config.decides_alone() && alone.is_none();
-        let sent: Option<Sent> = match repeatable {
-            true => stages.keep(sender, enrolment.clone(), decisions, &body),
-            false => None,
-        };
-        drop(body);
+        let (decisions, mut together) = (together.decisions, Some(together));
         loop {
             let (model, model_feedbacks) = {
                 let live = lock(&self.live);
@@ -102,7 +118,7 @@ impl EncryptedServed {
                 }
                 (live.bandit.scores_model().clone(), live.bandit.model_feedbacks())
             };
-            let brought = stages.beside(|| self.bring(&contexts, &model))?;
+            let brought = stages.beside(|| self.bring(contexts, &model))?;
             stages.metrics.took(Step::Scores, began.elapsed());
             began = Instant::now();
             let brought = match brought {
@@ -117,34 +133,23 @@ impl EncryptedServed {
                 brought => brought,
             };
             let model = (&model, model_feedbacks);
-            let joining = Joining { decisions, enrolment: enrolment.clone(), sent: sent.clone() };
-            let outcome = match &alone {
-                Some(own) => Some(self.join_alone(brought, joining, model, &mut place, own)?),
-                None => self.join(brought, joining, model, &mut place)?,
+            let outcomes = match (&alone, together.take()) {
+                (Some(own), Some(together)) => Some(self.join_alone(brought, together, model, own)?),
+                (_, waits) => {
+                    together = waits;
+                    self.join(brought, &mut together, model)?
+                }
             };
-            if let Some(outcome) = outcome {
-                return Ok(Scored::Waits(outcome));
+            if let Some(outcomes) = outcomes {
+                return Ok(Scored::Waits(outcomes));
             }
         }
     }
 
     /// Reads the contexts of a request for so many decisions: one frame, or for stages as many of one length
-    /// as its decisions have. Those of a user with a key of its own are made of two parts
-    /// ([`Self::contexts_of_user`]).
+    /// as its decisions have.
     pub(super) fn read_contexts(&self, body: &[u8], decisions: usize) -> Result<Vec<Ciphertext>, Error> {
         let (engine, parts) = (&self.shared.engine, self.exchanges.layout.context_parts(decisions));
-        if self.created.plan.keys == UserKeys::Own {
-            let (small, key) = (engine.params(), engine.key_id());
-            let length = ckks::ciphertext_bytes(small, small.max_level(), true);
-            let (frames, uploads) = body.split_at_checked(parts * length).unwrap_or_default();
-            let of_pads = |(upload, frame): (PaddedUpload, &[u8])| upload.added_to(small, key, frame);
-            let uploads = self.read_uploads(decisions, uploads)?;
-            return Ok(uploads
-                .into_iter()
-                .zip(frames.chunks(length))
-                .map(of_pads)
-                .collect::<Result<_, _>>()?);
-        }
         if parts == 1 {
             return Ok(vec![engine.read_contexts(body)?]);
         }
@@ -200,7 +205,8 @@ impl EncryptedServed {
 }
 
 /// What became of contexts.
-enum Scored {
+pub(super) enum Scored {
     Answered(Box<DecideReply>),
-    Waits(Receiver<Outcome>),
+    /// Where the outcome of each request comes.
+    Waits(Vec<Receiver<Outcome>>),
 }

@@ -34,7 +34,7 @@ impl EncryptedServed {
         let body = match user {
             // Whatever was counted before is not read again.
             Some(user) if lock(&self.live).bandit.waiting(decision)?.is_ok() => {
-                self.feedback_of_user(&user, &body).await?.into()
+                self.feedback_of_user(user, &body).await?.into()
             }
             _ => body,
         };

@@ -231,16 +231,18 @@ pub(super) enum Awaited {
     Answers(oneshot::Sender<(SeededCoefficients, Nonces)>, usize),
     /// What becomes of this step of its stages, for so many such users, and who answers it.
     Stage(oneshot::Sender<Staged>, Arc<StagedEngine>, usize, usize),
-    /// The encryptions of minus the pads of uploads, whose frames have these bytes.
-    Pads(oneshot::Sender<Pads>, Vec<usize>),
+    /// The encryptions of minus the pads of uploads, whose frames have these bytes, of so many users.
+    Pads(oneshot::Sender<Pads>, Vec<usize>, usize),
 }
 
 /// The nonce of the pads of each user's answer; `None` for one that the holder of the key refused.
 pub(super) type Nonces = Vec<Option<Nonce>>;
 
-/// The frames of encryptions of minus the pads of uploads, empty for users that the holder of the key
-/// refused.
-pub(super) struct Pads(pub(super) Vec<Vec<u8>>);
+/// Encryptions of minus the pads of uploads ([`wire::Raised::Pads`]).
+pub(super) struct Pads {
+    pub(super) frames: Vec<Vec<u8>>,
+    pub(super) refused: Vec<u32>,
+}
 
 /// What a holder of the key made of a step of stages.
 pub(super) struct Staged {
@@ -259,8 +261,8 @@ pub(super) enum Wanted {
     Answers(usize),
     /// What becomes of this step of stages, for so many such users.
     Stage(Arc<StagedEngine>, usize, usize),
-    /// Frames of so many bytes each.
-    Pads(Vec<usize>),
+    /// Frames of so many bytes each, for so many users.
+    Pads(Vec<usize>, usize),
 }
 
 /// What a holder of the key made of an evaluation.
@@ -328,10 +330,20 @@ pub(super) fn answer_frames(frames: Vec<Vec<u8>>, nonces: Nonces) -> Vec<AnswerF
     frames.into_iter().map(|frame| AnswerFrame { frame, nonce: nonces.next() }).collect()
 }
 
-/// What a user asks for beside its scores.
+/// Requests whose contexts share their ciphertexts.
+pub(super) struct Together {
+    /// The decisions in them.
+    pub(super) decisions: usize,
+    pub(super) joining: Vec<Joining>,
+}
+
+/// What a request asks for beside its scores.
 pub(super) struct Joining {
+    /// Its first decision among those that share the ciphertexts.
+    pub(super) first: usize,
     /// The number of decisions.
     pub(super) decisions: usize,
+    pub(super) place: OwnedSemaphorePermit,
     /// As in [`User`].
     pub(super) enrolment: Option<Arc<Enrolment>>,
     /// As in [`User`].
@@ -360,7 +372,7 @@ impl Pool {
             Some(Awaited::Scores(_, level)) => Ok(Wanted::Scores(*level)),
             Some(Awaited::Answers(_, users)) => Ok(Wanted::Answers(*users)),
             Some(Awaited::Stage(_, engine, step, users)) => Ok(Wanted::Stage(engine.clone(), *step, *users)),
-            Some(Awaited::Pads(_, lengths)) => Ok(Wanted::Pads(lengths.clone())),
+            Some(Awaited::Pads(_, lengths, users)) => Ok(Wanted::Pads(lengths.clone(), *users)),
             None => Err(Error::TaskOver { task: id }),
         }
     }
@@ -373,7 +385,7 @@ impl Pool {
                 sender.send((answers, nonces)).is_ok()
             }
             (Some(Awaited::Stage(sender, ..)), Given::Stage(staged)) => sender.send(staged).is_ok(),
-            (Some(Awaited::Pads(sender, _)), Given::Pads(pads)) => sender.send(pads).is_ok(),
+            (Some(Awaited::Pads(sender, ..)), Given::Pads(pads)) => sender.send(pads).is_ok(),
             (Some(other), _) => {
                 self.raising.insert(id, other);
                 false
@@ -483,19 +495,18 @@ impl Pool {
 }
 
 impl EncryptedServed {
-    /// Adds the scores of a user to the pack that is open, and returns where its outcome comes. `model` is
-    /// the one that the scores were computed with, of that many feedbacks. `place` is taken if the user
-    /// joins. If the pack has no room for its decisions, another one is opened.
+    /// Adds the scores of users to the pack that is open, and returns where their outcomes come. `model` is
+    /// the one that the scores were computed with, of that many feedbacks. `together` is taken if they join.
+    /// If the pack has no room for their decisions, another one is opened.
     pub(super) fn join(
         self: &Arc<Self>,
         brought: Brought,
-        joining: Joining,
+        together: &mut Option<Together>,
         (model, model_feedbacks): (&ScoresModel, u64),
-        place: &mut Option<OwnedSemaphorePermit>,
-    ) -> Result<Option<oneshot::Receiver<Outcome>>, Error> {
+    ) -> Result<Option<Vec<oneshot::Receiver<Outcome>>>, Error> {
         let layout = &self.exchanges.layout;
-        let (log, most) =
-            (layout.log_places(joining.decisions).map_err(helba::Error::from)?, layout.users().end);
+        let decisions = together.as_ref().map_or(1, |together| together.decisions);
+        let (log, most) = (layout.log_places(decisions).map_err(helba::Error::from)?, layout.users().end);
         let mut pool = lock(&self.pool);
         if let Some(gathering) = &pool.gathering
             && !gathering.model.is(model)
@@ -506,7 +517,7 @@ impl EncryptedServed {
             }
             pool.gathering.take().into_iter().for_each(|old| self.spawn(old));
         }
-        if pool.gathering.as_ref().is_some_and(|open| open.pack.after(joining.decisions, log) > most) {
+        if pool.gathering.as_ref().is_some_and(|open| open.pack.after(decisions, log) > most) {
             pool.gathering.take().into_iter().for_each(|full| self.spawn(full));
         }
         let fresh = pool.gathering.is_none();
@@ -516,9 +527,11 @@ impl EncryptedServed {
             let (number, model, users) = (pool.opened, model.clone(), Vec::new());
             pool.gathering = Some(Gathering { number, pack, model, model_feedbacks, test, users });
         }
-        let (mut receiver, mut full) = (None, false);
-        if let Some(gathering) = &mut pool.gathering {
-            receiver = Some(self.add(gathering, brought, joining, place)?);
+        let (mut receivers, mut full) = (None, false);
+        if let Some(gathering) = &mut pool.gathering
+            && let Some(together) = together.take()
+        {
+            receivers = Some(self.add(gathering, brought, together)?);
             full = gathering.pack.len() == most;
         }
         if full {
@@ -527,7 +540,7 @@ impl EncryptedServed {
             let (served, number) = (self.clone(), pool.opened);
             tokio::spawn(async move { served.close_later(number, Instant::now()).await });
         }
-        Ok(receiver)
+        Ok(receivers)
     }
 
     /// Evaluates the scores of a user alone, and returns where its outcome comes. At most one such evaluation
@@ -536,11 +549,10 @@ impl EncryptedServed {
     pub(super) fn join_alone(
         self: &Arc<Self>,
         brought: Brought,
-        joining: Joining,
+        together: Together,
         (model, model_feedbacks): (&ScoresModel, u64),
-        place: &mut Option<OwnedSemaphorePermit>,
         own: &Arc<Semaphore>,
-    ) -> Result<oneshot::Receiver<Outcome>, Error> {
+    ) -> Result<Vec<oneshot::Receiver<Outcome>>, Error> {
         let take =
             |places: &Arc<Semaphore>| places.clone().try_acquire_owned().map_err(|_| Error::Overloaded);
         let waits = (take(own)?, take(&self.alone_waiting)?);
@@ -548,7 +560,7 @@ impl EncryptedServed {
         let (pack, model) = (self.pack_without_trace()?, model.clone());
         let (number, users) = (0, Vec::new());
         let mut gathering = Gathering { number, pack, model, model_feedbacks, test: None, users };
-        let receiver = self.add(&mut gathering, brought, Joining { sent: None, ..joining }, place)?;
+        let receivers = self.add(&mut gathering, brought, together)?;
         let served = self.clone();
         tokio::spawn(async move {
             let Ok(alone) = served.alone.clone().acquire_owned().await else { return };
@@ -558,21 +570,25 @@ impl EncryptedServed {
             tokio::time::sleep(ALONE_PAUSES * held).await;
             drop(alone);
         });
-        Ok(receiver)
+        Ok(receivers)
     }
 
     fn add(
         &self,
         gathering: &mut Gathering,
         brought: Brought,
-        Joining { decisions, enrolment, sent }: Joining,
-        place: &mut Option<OwnedSemaphorePermit>,
-    ) -> Result<oneshot::Receiver<Outcome>, Error> {
+        Together { decisions, joining }: Together,
+    ) -> Result<Vec<oneshot::Receiver<Outcome>>, Error> {
         let numbers = self.push(&mut gathering.pack, brought, decisions)?;
-        let (sender, receiver) = oneshot::channel();
-        let place = place.take();
-        gathering.users.push(User { numbers, round: 0, answers: 0, sender, _place: place, enrolment, sent });
-        Ok(receiver)
+        let mut receivers = Vec::new();
+        for Joining { first, decisions, place, enrolment, sent } in joining {
+            let numbers = numbers[first..first + decisions].to_vec();
+            let (sender, receiver) = oneshot::channel();
+            let (round, answers, _place) = (0, 0, Some(place));
+            gathering.users.push(User { numbers, round, answers, sender, _place, enrolment, sent });
+            receivers.push(receiver);
+        }
+        Ok(receivers)
     }
 
     /// The number of users in the open pack.

@@ -68,7 +68,7 @@ impl EncryptedServed {
         let (mut outcome, mut refused) = (None, None);
         for (task, raised) in message.raised {
             let done = match raised {
-                raised @ Raised::Padded { .. } => {
+                raised @ (Raised::Padded { .. } | Raised::Pads { .. }) => {
                     all().and_then(|()| self.take_evaluation((task, &holder), &raised, None, &mut outcome))
                 }
                 Raised::Exchanged(frames) => {
@@ -141,13 +141,13 @@ impl EncryptedServed {
                 let reply = rayon::scope(|_| engine.read(step, std::slice::from_ref(padded)))?;
                 Ok(Given::Stage(Staged { reply, nonces: nonces.clone(), holder: holder.clone() }))
             }
-            (Ok(Wanted::Pads(lengths)), Raised::Exchanged(frames)) => {
-                let fits = |(frame, length): (&Vec<u8>, &usize)| frame.is_empty() || frame.len() == *length;
-                if frames.len() != lengths.len() || !frames.iter().zip(&lengths).all(fits) {
+            (Ok(Wanted::Pads(lengths, users)), Raised::Pads { frames, refused }) => {
+                let lengths_fit = frames.iter().map(Vec::len).eq(lengths);
+                if !lengths_fit || !refused.iter().all(|user| (*user as usize) < users) {
                     let why = "encryptions of pads that are not those of the uploads of their task";
                     return Err(wire::Error::Malformed(why).into());
                 }
-                Ok(Given::Pads(Pads(frames.clone())))
+                Ok(Given::Pads(Pads { frames: frames.clone(), refused: refused.clone() }))
             }
             (Ok(_), _) => return Err(Error::TaskOver { task }),
             (Err(over), _) => Err(over),

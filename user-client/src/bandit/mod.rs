@@ -220,11 +220,11 @@ impl BanditDevice<'_> {
         let coefficients = Zeroizing::new(layout.all_contexts(decisions)?);
         let mut body = Vec::new();
         if let Some(own) = self.device.own_key() {
-            let (nonce, places) = (secret::nonce(rng), layout.context_places(decisions.len())?);
-            for (part, (coefficients, places)) in (0..).zip(coefficients.iter().zip(&places)) {
-                let values: Zeroizing<Vec<i64>> =
-                    Zeroizing::new(places.iter().map(|place| coefficients[*place]).collect());
-                body.extend(self.under_pads(own, (Padded::Contexts(part), &nonce), &values, LOG_CONTEXT));
+            let (nonce, count) = (secret::nonce(rng), decisions.len());
+            for (part, places) in layout.context_places(count, 0..count)? {
+                let numbers = places.iter().map(|place| coefficients[part][*place]);
+                let (values, of) = (Zeroizing::new(numbers.collect::<Vec<i64>>()), part as u32);
+                body.extend(self.under_pads(own, (Padded::Contexts(of), &nonce), &values, LOG_CONTEXT));
             }
             return Ok(body);
         }

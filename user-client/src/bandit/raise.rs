@@ -10,7 +10,7 @@ use protocol::{AskedExchanges, LOG_CONTEXT, LOG_SCORE, LOG_STATISTICS, MOST_FACT
 use rand::{CryptoRng, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use rayon::prelude::*;
-use wire::{Enrolment, Nonce, PadsOf, RaiseTask, Raised, Raises, Ticket, UserPads};
+use wire::{Enrolment, Nonce, PadKey, PadsOf, RaiseTask, Raised, Raises, Ticket, UserPads};
 use zeroize::Zeroizing;
 
 /// A task whose frame and numbers were checked against the plan. Only the [`BanditDevice`] that read it can
@@ -33,17 +33,29 @@ struct PaddedUser {
 enum PaddedMessage {
     /// An answer, and the coefficients with its entries.
     Answer(Vec<usize>),
-    /// The ciphertexts of an upload.
-    Upload(Vec<PaddedPart>),
+    /// The contexts of so many decisions.
+    Contexts(usize, Nonce),
+    /// The statistics of a feedback.
+    Feedback(Nonce),
 }
 
-/// A ciphertext of an upload.
+/// A ciphertext of uploads.
 struct PaddedPart {
-    of: wire::Padded,
-    nonce: Nonce,
-    /// Its coefficients under pads.
-    places: Vec<usize>,
+    /// The seed and the places of the pads of each user.
+    pads: Vec<(Zeroizing<[u8; 32]>, Vec<usize>)>,
     log_scale: u32,
+    /// How many of the first coefficients are sent; `None` if all are.
+    first: Option<usize>,
+}
+
+impl PaddedUser {
+    /// The decisions whose contexts it has sent.
+    fn decisions(&self) -> usize {
+        match self.message {
+            PaddedMessage::Contexts(decisions, _) => decisions,
+            PaddedMessage::Answer(_) | PaddedMessage::Feedback(_) => 0,
+        }
+    }
 }
 
 impl MaskedTask {
@@ -113,8 +125,12 @@ impl BanditDevice<'_> {
         let users: Vec<PaddedUser> = task.pads.par_iter().map(of).collect::<Result<_, Error>>()?;
         let of_answer = |user: &PaddedUser| match &user.message {
             PaddedMessage::Answer(places) => places.clone(),
-            PaddedMessage::Upload(_) => Vec::new(),
+            PaddedMessage::Contexts(..) | PaddedMessage::Feedback(_) => Vec::new(),
         };
+        let decisions: usize = users.iter().map(PaddedUser::decisions).sum();
+        if decisions > 0 {
+            self.exchanges.layout.log_places(decisions)?;
+        }
         let mut places: Vec<usize> = users.iter().flat_map(of_answer).collect();
         places.sort_unstable();
         if places.windows(2).any(|pair| pair[0] == pair[1]) {
@@ -136,20 +152,9 @@ impl BanditDevice<'_> {
                 Ok(PaddedMessage::Answer(layout.answer_coefficients(&users, slots)))
             }
             (PadsOf::Contexts { decisions, nonce }, true) => {
-                let of_parts = (0..).zip(layout.context_places(*decisions as usize)?);
-                let part = |(part, places)| PaddedPart {
-                    of: wire::Padded::Contexts(part),
-                    nonce: *nonce,
-                    places,
-                    log_scale: LOG_CONTEXT,
-                };
-                Ok(PaddedMessage::Upload(of_parts.map(part).collect()))
+                Ok(PaddedMessage::Contexts(*decisions as usize, *nonce))
             }
-            (PadsOf::Feedback { nonce }, true) => {
-                let places = (0..layout.feedback_numbers()).collect();
-                let (of, log_scale) = (wire::Padded::Feedback, LOG_STATISTICS);
-                Ok(PaddedMessage::Upload(vec![PaddedPart { of, nonce: *nonce, places, log_scale }]))
-            }
+            (PadsOf::Feedback { nonce }, true) => Ok(PaddedMessage::Feedback(*nonce)),
             _ => Err(Error::BadTask("it names another message of a user than its kind is about")),
         }
     }
@@ -178,31 +183,55 @@ impl BanditDevice<'_> {
         Ok(Raised::Padded { padded: under_pads(&users)?, nonces })
     }
 
-    /// The frames of encryptions of minus the pads of the uploads of `users`.
+    /// The encryptions of minus the pads of the uploads of `users`.
     fn minus_pads<R: CryptoRng>(&self, users: &[PaddedUser], rng: &mut R) -> Result<Raised, Error> {
-        let small = &self.device.secret_keys()?.small;
-        let mut parts = Vec::new();
-        for PaddedUser { enrolment, message } in users {
-            let PaddedMessage::Upload(of_user) = message else {
-                return Err(Error::BadTask("it encrypts the pads of answers"));
-            };
-            let key = enrolment.as_ref().map(|enrolment| self.device.pad_key(enrolment)).transpose()?;
-            for part in of_user {
-                let seed = key.as_ref().map(|key| key.seed(part.of, &self.created.id, &part.nonce));
-                parts.push((part, seed, ChaCha20Rng::from_rng(rng)));
+        let layout = &self.exchanges.layout;
+        let decisions: usize = users.iter().map(PaddedUser::decisions).sum();
+        // The pads of each ciphertext, by whose coefficients they are and how many of these are sent.
+        let mut parts: Vec<PaddedPart> = Vec::new();
+        if decisions > 0 {
+            let count = layout.context_parts(decisions);
+            parts.resize_with(count, || PaddedPart { pads: Vec::new(), log_scale: LOG_CONTEXT, first: None });
+        }
+        let (mut before, mut refused) = (0, Vec::new());
+        for (at, user) in users.iter().enumerate() {
+            let key = user.enrolment.as_ref().map(|enrolment| self.device.pad_key(enrolment)).transpose()?;
+            refused.extend(key.is_none().then_some(at as u32));
+            match &user.message {
+                PaddedMessage::Answer(_) => return Err(Error::BadTask("it encrypts the pads of answers")),
+                PaddedMessage::Contexts(of_user, nonce) => {
+                    let places = layout.context_places(decisions, before..before + of_user)?;
+                    before += of_user;
+                    let Some(key) = key else { continue };
+                    for (number, (part, places)) in (0..).zip(places) {
+                        let seed = key.seed(wire::Padded::Contexts(number), &self.created.id, nonce);
+                        parts[part].pads.push((seed, places));
+                    }
+                }
+                PaddedMessage::Feedback(nonce) => {
+                    let count = layout.feedback_numbers();
+                    let seed = |key: PadKey| key.seed(wire::Padded::Feedback, &self.created.id, nonce);
+                    let pads = key.map(|key| (seed(key), (0..count).collect())).into_iter().collect();
+                    parts.push(PaddedPart { pads, log_scale: LOG_STATISTICS, first: Some(count) });
+                }
             }
         }
-        let encrypt = |(part, seed, rng): &mut (&PaddedPart, Option<Zeroizing<[u8; 32]>>, ChaCha20Rng)| {
-            let Some(seed) = seed else { return Ok(Vec::new()) };
+        let small = &self.device.secret_keys()?.small;
+        let mut parts: Vec<(PaddedPart, ChaCha20Rng)> =
+            parts.into_iter().map(|part| (part, ChaCha20Rng::from_rng(rng))).collect();
+        let encrypt = |(part, rng): &mut (PaddedPart, ChaCha20Rng)| {
             let (params, scale) = (small.params(), f64::from(part.log_scale).exp2());
-            let pads = Plaintext::minus_pads(params, &part.places, seed, params.max_level(), scale)?;
-            let encrypted = ckks_secret::encrypt(small, &Zeroizing::new(pads), rng);
-            Ok(match part.of {
-                wire::Padded::Feedback => encrypted.to_partial_bytes(small, self.small_id, part.places.len()),
-                _ => encrypted.to_bytes(small, self.small_id),
+            let users: Vec<Padded<'_>> =
+                part.pads.iter().map(|(seed, places)| (&**seed, &places[..])).collect();
+            let pads = Zeroizing::new(Plaintext::minus_pads(params, &users, params.max_level(), scale)?);
+            let encrypted = ckks_secret::encrypt(small, &pads, rng);
+            Ok(match part.first {
+                Some(count) => encrypted.to_partial_bytes(small, self.small_id, count),
+                None => encrypted.to_bytes(small, self.small_id),
             })
         };
-        Ok(Raised::Exchanged(parts.par_iter_mut().map(encrypt).collect::<Result<_, Error>>()?))
+        let frames = parts.par_iter_mut().map(encrypt).collect::<Result<_, Error>>()?;
+        Ok(Raised::Pads { frames, refused })
     }
 
     /// Reads the ciphertexts of an exchange, whose map and factors must be those that this device would use.

@@ -210,7 +210,10 @@ impl Server {
                 let event = match raised {
                     Raised::Sum(frame) | Raised::Scores(frame) => Event::Raised { task, frame },
                     Raised::Model { deep, scores } => Event::Refreshed { task, deep, scores },
-                    Raised::Answers(_) | Raised::Exchanged(_) | Raised::Padded { .. } => {
+                    Raised::Answers(_)
+                    | Raised::Exchanged(_)
+                    | Raised::Padded { .. }
+                    | Raised::Pads { .. } => {
                         panic!("no evaluation asks")
                     }
                 };

@@ -157,14 +157,24 @@ impl EncryptedServed {
 
     /// Evaluates users of an evaluation again, under a fresh mask, and answers those who ask. Returns the
     /// number under which they are kept, or `None` if they were refused.
-    pub(in crate::bandits::encrypted) async fn evaluate_again(self: &Arc<Self>, group: Group) -> Option<u64> {
+    pub(in crate::bandits::encrypted) async fn evaluate_again(
+        self: &Arc<Self>,
+        mut group: Group,
+    ) -> Option<u64> {
+        let contexts = match self.contexts_again(&mut group).await {
+            Ok(contexts) => contexts,
+            Err(error) => {
+                self.refuse(Vec::new(), &error);
+                return None;
+            }
+        };
         let mut turn = self.turn().await?;
         let (model, model_feedbacks, last) = (group.model.clone(), group.model_feedbacks, group.last);
         let holders = group.holders.clone();
         let served = self.clone();
         let sealed = blocking(move || {
             let model = group.model.clone();
-            let (pack, users, others) = served.pack_again(group)?;
+            let (pack, users, others) = served.pack_again(group, contexts)?;
             let requests = users.len() + others.len();
             Ok((served.seal(pack, requests, &model, (last, model_feedbacks), None), users, others))
         });
