@@ -218,6 +218,132 @@ fn attack_tapped_contexts_are_nothing_under_the_pads_of_others() {
     });
 }
 
+/// Users whose evaluation somebody has spoilt ask again, if they may, and get answers that they can rely on:
+/// their uploads are decrypted anew, in other company.
+#[test]
+fn attack_users_with_keys_of_their_own_are_answered_again() {
+    let (server, owner) = start(Exchanging::One);
+    let created = server.client().create_encrypted(&BanditConfig::new(4, 2)).unwrap();
+    let users = [52, 53].map(|seed| user(&owner, &format!("user-{seed}"), seed).with_most_repeats(20));
+    let mallory = user(&owner, "mallory", 54);
+    let (stop, mut twin) = (Stop::default(), ClearTwin::new(created.config.clone()));
+    let (raiser, created) = (raiser(&server, &stop), &created);
+    std::thread::scope(|scope| {
+        let stopping = Stopping(&stop);
+        let thread = scope.spawn(move || raiser.run());
+        let mut repeated = 0;
+        for turn in 0..30 {
+            let (other, client_of_mallory) = (&users[0], client(&server, &mallory));
+            let spoilt = scope.spawn(move || {
+                // The upload of another, whose numbers are none under this user's pads.
+                let other = other.join(created).unwrap();
+                let upload = other.contexts(&rows(1), &mut rng(turn)).unwrap();
+                client_of_mallory.decide_several(&created.id, other.limits(), 1, &upload).map(drop)
+            });
+            let deciding: Vec<_> = users
+                .iter()
+                .enumerate()
+                .map(|(n, device)| {
+                    let server = &server;
+                    scope.spawn(move || {
+                        let mut rows = rows(10 * turn + n as u64);
+                        rows[n].iter_mut().for_each(|x| *x *= 0.3);
+                        let bandit = device.join(created).unwrap();
+                        (bandit.decide(&client(server, device), &rows, &mut rng(turn)).unwrap(), rows)
+                    })
+                })
+                .collect();
+            for deciding in deciding {
+                let (played, rows) = deciding.join().unwrap();
+                if played.repeats > 0 && played.unrepeated.is_none() {
+                    let choice = &played.choice;
+                    let indices = twin.indices(&rows, choice.round, choice.model_feedbacks);
+                    let best = indices.iter().copied().fold(f64::MIN, f64::max);
+                    assert!(choice.reliable && indices[choice.arm] == best, "{:?}", choice.values);
+                    repeated += 1;
+                }
+            }
+            // It may have been refused, since its sender is evaluated alone by now.
+            let _ = spoilt.join().unwrap();
+            if repeated > 0 {
+                break;
+            }
+        }
+        assert!(repeated > 0, "no evaluation of several users was spoilt");
+        drop(stopping);
+        thread.join().unwrap().unwrap();
+    });
+}
+
+/// A holder of the key encrypts minus the pads of several users in one ciphertext, as if their contexts were
+/// of one request, and those of feedback each by itself. A user who was removed gets nothing: in the sum with
+/// its upload its numbers stay under its pads.
+#[test]
+fn attack_uploads_of_several_users_share_a_ciphertext() {
+    let (server, owner) = start(Exchanging::One);
+    let created = server.client().create_encrypted(&BanditConfig::new(4, 2)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("removed.json");
+    let mut list = RemovedUsers::default();
+    list.remove("user-1", now()).unwrap();
+    std::fs::write(&path, list.to_json()).unwrap();
+    let device = server.device().without_users(RemovedUsersFile::open(&path).unwrap());
+    let raiser = device.join(&created).unwrap();
+    let users: Vec<Device> = (0..3).map(|n| user(&owner, &format!("user-{n}"), 82 + n)).collect();
+
+    let bundle = SecretBundle::read(&own_keys(Exchanging::One).1[..]).unwrap();
+    let (secret, key) =
+        ckks_secret::SecretKey::from_bytes(&bundle.scores.params, &bundle.scores.frame).unwrap();
+    let (small, level) = (secret.params().clone(), secret.params().max_level());
+    let ring = PublicBundle::read(&own_keys(Exchanging::One).0[..]).unwrap().scores.ring;
+    let layout = protocol::ScoreLayout::new(&created.config, &created.plan, ring);
+    let scale = f64::from(protocol::LOG_CONTEXT).exp2();
+    let (mut pads, mut uploads) = (Vec::new(), Vec::new());
+    for (n, device) in users.iter().enumerate() {
+        let body = device.join(&created).unwrap().contexts(&rows(n as u64), &mut rng(n as u64)).unwrap();
+        let (_, places) = layout.context_places(3, n..n + 1).unwrap().remove(0);
+        let upload = ckks::PaddedUpload::read(&small, key, (level, scale), &places, &body).unwrap();
+        let of = PadsOf::Contexts { decisions: 1, nonce: *upload.nonce() };
+        pads.push(UserPads { enrolment: device.enrolment().unwrap().to_bytes(), of });
+        uploads.push(upload);
+    }
+    let feedback = users[2].join(&created).unwrap().feedback(1, &rows(5)[1], 0.5, None, &mut rng(9)).unwrap();
+    let (count, of_feedback) = (layout.feedback_numbers(), f64::from(protocol::LOG_STATISTICS).exp2());
+    let places: Vec<usize> = (0..count).collect();
+    let feedback = ckks::PaddedUpload::read(&small, key, (level, of_feedback), &places, &feedback).unwrap();
+    let of = PadsOf::Feedback { nonce: *feedback.nonce() };
+    pads.push(UserPads { enrolment: users[2].enrolment().unwrap().to_bytes(), of });
+
+    let tasks = vec![RaiseTask { id: 1, kind: TaskKind::Pads, masked: Vec::new(), pads }];
+    let read = raiser.read(&DecideReply { tasks, ..DecideReply::default() }.to_bytes()).unwrap();
+    let body = raiser.raise(&read.tasks, None, &mut rng(4)).unwrap();
+    let mut raised = Raises::read(&body, raiser.limits()).unwrap().raised;
+    let Some((1, Raised::Pads { frames, refused })) = raised.pop() else { panic!("no pads") };
+    assert_eq!((frames.len(), &refused[..]), (2, &[1][..]));
+
+    let all: Vec<Vec<Vec<f64>>> = (0..3).map(rows).collect();
+    let all: Vec<&[Vec<f64>]> = all.iter().map(Vec::as_slice).collect();
+    let wanted = layout.contexts(&all).unwrap();
+    let sum = ckks::PaddedUpload::sum(&small, key, &uploads, &frames[0]).unwrap();
+    let off =
+        |place: &usize, got: &ckks_secret::Coefficients| (got[*place] - i128::from(wanted[*place])).abs();
+    ckks_secret::decrypt_coefficients(&secret, &sum).with(|got| {
+        for n in 0..3 {
+            let (_, places) = layout.context_places(3, n..n + 1).unwrap().remove(0);
+            // Noise of deviation 3.2; pads have 97 bits.
+            let near = places.iter().filter(|place| off(place, got) < 32).count();
+            assert_eq!(near, if n == 1 { 0 } else { places.len() }, "user {n}");
+        }
+    });
+    let statistics = feedback.added_to_first(&small, key, 0..count, &frames[1]).unwrap();
+    let statistics =
+        ckks::read_partial_ciphertext(&small, key, level, of_feedback, 0..count, &statistics).unwrap();
+    let exact = layout.feedback(1, &rows(5)[1], 0.5).unwrap();
+    ckks_secret::decrypt_coefficients(&secret, &statistics).with(|got| {
+        assert!((0..count).all(|at| (got[at] - i128::from(exact[at])).abs() < 32));
+    });
+}
+
 /// A request whose sealing key somebody has replaced on its way is enrolled, and its user does not take it;
 /// the fingerprints differ.
 #[test]
