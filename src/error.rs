@@ -505,7 +505,7 @@ impl Forbidden {
                     .into()
             }
             Forbidden::NotEnrolled => {
-                "the answers of this bandit are sealed for users who were enrolled, each under a key of its own: send an enrolment \
+                "this bandit answers users who were enrolled, each with a key of its own: send an enrolment \
                  (`helba-client --secret FILE --user FILE`)"
                     .into()
             }

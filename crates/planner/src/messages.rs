@@ -23,8 +23,16 @@ pub(crate) fn messages(
     let of_several = partial_ciphertext_bytes(answers, plan.answer_level, arms);
     let staged = plan.exchanges == Exchanging::Staged;
     let alone = if staged { of_several } else { ciphertext_bytes(answers, plan.answer_level, false) };
+    let places = layout.context_places(1, 0..1).unwrap_or_default();
+    let under_pads =
+        places.iter().map(|(_, places)| partial_ciphertext_bytes(small, top, places.len())).sum();
     let mut messages = vec![
         ("contexts, to the server", layout.context_parts(1) * of_scores),
+        ("contexts of a user with a key of its own, to the server", under_pads),
+        (
+            "pads of contexts of such users, to the server, once for all at a time",
+            layout.context_parts(1) * of_scores,
+        ),
         ("answer to a user alone, to the device", alone),
         ("answer to one of several, to the device", of_several),
         ("feedback, to the server", feedback),

@@ -23,20 +23,22 @@ const DAY: u64 = 24 * 3600;
 fn own_keys(exchanges: Exchanging) -> &'static Bundles {
     static KEYS: [OnceLock<Bundles>; 2] = [const { OnceLock::new() }; 2];
     let of = usize::from(exchanges == Exchanging::Staged);
-    KEYS[of].get_or_init(|| {
-        let request = Request {
-            shape: Shape::for_problem(4, 2),
-            security: keygen::Security::None,
-            width: Default::default(),
-            updates: Updates::Products,
-            exchanges,
-            keys: UserKeys::Own,
-            created: 0,
-        };
-        let (mut public, mut secret) = (Vec::new(), Vec::new());
-        generate(request, &mut public, &mut secret, &mut rng(21 + of as u64), |_, _| ()).unwrap();
-        (public, secret)
-    })
+    KEYS[of].get_or_init(|| generated(Shape::for_problem(4, 2), exchanges, 21 + of as u64))
+}
+
+fn generated(shape: Shape, exchanges: Exchanging, seed: u64) -> Bundles {
+    let request = Request {
+        shape,
+        security: keygen::Security::None,
+        width: Default::default(),
+        updates: Updates::Products,
+        exchanges,
+        keys: UserKeys::Own,
+        created: 0,
+    };
+    let (mut public, mut secret) = (Vec::new(), Vec::new());
+    generate(request, &mut public, &mut secret, &mut rng(seed), |_, _| ()).unwrap();
+    (public, secret)
 }
 
 fn owner(keys: &Bundles) -> Owner {
@@ -134,6 +136,58 @@ fn users_with_keys_of_their_own_play() {
             thread.join().unwrap().unwrap();
         });
     }
+}
+
+/// Contexts of more features than one raise takes are several ciphertexts of uploads, also of users who ask
+/// at the same time and for several decisions, and lead to the arms of the twin.
+#[test]
+fn users_of_a_large_bandit_play() {
+    static KEYS: OnceLock<Bundles> = OnceLock::new();
+    let (d, k) = (20, 3);
+    let keys = KEYS.get_or_init(|| generated(Shape::for_problem(d, k), Exchanging::Staged, 23));
+    let server = Server::start_with(keys, "127.0.0.1:0", Duration::from_secs(3600));
+    let owner = owner(keys);
+    let created = server.client().create_encrypted(&BanditConfig::new(d, k)).unwrap();
+    let (users, stop) = ([86, 87].map(|seed| user(&owner, &format!("user-{seed}"), seed)), Stop::default());
+    let (raiser, created) = (raiser(&server, &stop), &created);
+    let rows = |seed: u64| -> Vec<Vec<f64>> {
+        let value = |i: u64| ((7 * seed + 3 * i * i + 1) as f64).sin() / 5.0;
+        (0..k as u64).map(|arm| (0..d as u64).map(|i| value(i + 40 * arm)).collect()).collect()
+    };
+    std::thread::scope(|scope| {
+        let stopping = Stopping(&stop);
+        let thread = scope.spawn(move || raiser.run());
+        let mut twin = ClearTwin::new(created.config.clone());
+        let mut check = |rows: &[Vec<f64>], choice: &user_client::Choice| {
+            assert!(choice.reliable, "{:?}", choice.values);
+            let indices = twin.indices(rows, choice.round, choice.model_feedbacks);
+            let best = indices.iter().copied().fold(f64::MIN, f64::max);
+            let range = created.config.linear.index_range(choice.round, choice.model_feedbacks);
+            assert!(best - indices[choice.arm] <= range / 64.0, "{indices:?} {:?}", choice.values);
+        };
+        for round in 0..3 {
+            let played: Vec<_> = (0..2u64)
+                .map(|n| {
+                    let (server, device, rows) = (&server, &users[n as usize], rows(10 * round + n));
+                    scope.spawn(move || {
+                        let bandit = device.join(created).unwrap();
+                        (bandit.decide(&client(server, device), &rows, &mut rng(n)).unwrap().choice, rows)
+                    })
+                })
+                .collect();
+            for played in played {
+                let (choice, rows) = played.join().unwrap();
+                check(&rows, &choice);
+            }
+        }
+        let (bandit, rows) = (users[0].join(created).unwrap(), [rows(70), rows(71), rows(72)]);
+        let several: Vec<&[Vec<f64>]> = rows.iter().map(Vec::as_slice).collect();
+        let played = bandit.decide_several(&client(&server, &users[0]), &several, &mut rng(5)).unwrap();
+        assert_eq!(played.choice.len(), 3);
+        rows.iter().zip(&played.choice).for_each(|(rows, choice)| check(rows, choice));
+        drop(stopping);
+        thread.join().unwrap().unwrap();
+    });
 }
 
 /// The bytes of a decision's reply, and its arm, as its own device reads them.
@@ -499,7 +553,7 @@ fn attack_only_enrolled_users_are_answered() {
         let of_owner = server.device();
         let own = of_owner.join(&created).unwrap();
         let none = own.decide(&server.client(), &rows(1), &mut rng(7)).map(|played| played.choice.arm);
-        refused(none.unwrap_err(), 403, "sealed for users");
+        refused(none.unwrap_err(), 403, "each with a key of its own");
         let mine = client(&server, &alice);
         refused(mine.create_encrypted(&BanditConfig::new(4, 2)).map(drop).unwrap_err(), 403, "scope");
         refused(mine.raises(&created.id, own.limits(), 0).map(drop).unwrap_err(), 403, "scope");

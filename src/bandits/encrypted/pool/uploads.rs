@@ -181,11 +181,16 @@ impl EncryptedServed {
         }
     }
 
+    /// The uploads of the next task, after the time for which a user who is not alone waits for company.
+    async fn next_uploads(&self) -> Option<Next> {
+        let window = lock(&self.pool).window();
+        tokio::time::sleep(window).await;
+        self.uploads.next(self.exchanges.layout.most_decisions())
+    }
+
     /// Asks for the pads of all that waits.
     async fn ask_for_pads(self: Arc<Self>) {
-        while let Some(Next { contexts, feedback }) =
-            self.uploads.next(self.exchanges.layout.most_decisions())
-        {
+        while let Some(Next { contexts, feedback }) = self.next_uploads().await {
             let of_contexts: Vec<&PaddedContexts> =
                 contexts.iter().map(|waiting| &waiting.contexts).collect();
             let pads = match self.pads(&of_contexts, &feedback).await {
