@@ -510,7 +510,8 @@ impl Forbidden {
                     .into()
             }
             Forbidden::Removed => {
-                "the user was removed: ask the owner of the keys to be enrolled again (`helba-keygen enrol`)".into()
+                "the user was removed: ask the owner of the keys to be enrolled again (`helba-keygen enrol`)"
+                    .into()
             }
         }
     }

@@ -308,7 +308,7 @@ fn attack_a_minority_that_asks_again_changes_nothing() {
         for answers in [0, 2, u32::MAX] {
             assert_eq!(reason(again(&all[3], choices[3], answers)), "asked_again");
         }
-        for bad in [&b""[..], b"HLB7", &[7; 9]] {
+        for bad in [&b""[..], b"HLB8", &[7; 9]] {
             assert_eq!(all[0].http.post(&path(choices[3]), bad).problem().status, 400);
         }
         let unknown = all[0].path(&format!("/decisions/{}/again", "0".repeat(32)));

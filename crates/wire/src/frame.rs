@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! offset  bytes  what
-//!      0      4  magic "HLB7"; the digit is the version
+//!      0      4  magic "HLB8"; the digit is the version
 //!      4      4  length of the header, little endian like all numbers
 //!      8      …  header: message kind and fields, in postcard
 //!             4  length of the first blob
@@ -15,7 +15,7 @@ use crate::Error;
 use serde::{Deserialize, Serialize};
 
 /// The first bytes of every binary message.
-pub const MAGIC: [u8; 4] = *b"HLB7";
+pub const MAGIC: [u8; 4] = *b"HLB8";
 /// The longest header that a reader accepts.
 pub const MAX_HEADER_BYTES: usize = 4096;
 const LENGTH_BYTES: usize = 4;
