@@ -483,7 +483,7 @@ impl EncryptedServed {
                 self.read_padded(user, upload.bytes.clone().into(), *decisions)
             };
             let padded = members.iter().map(of).collect::<Result<Vec<_>, Error>>()?;
-            contexts.push((members.len(), Some(self.contexts_of_users(&padded).await?.0)));
+            contexts.push((members.len(), Some(self.contexts_of_users(&padded).await?)));
         }
         Ok(contexts)
     }

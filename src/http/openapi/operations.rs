@@ -545,9 +545,8 @@ fn decide() -> Operation {
 fn feedback() -> Operation {
     use ProblemType as P;
     let receipt = json!({ "anyOf": [reference("Counted"), reference("Receipt")] });
-    let statistics = "The statistics: a partial ciphertext in the ring of scores (at most 1982 bytes with keys of 128 bits, and of users \
-                      with keys of their own some 102 kB); under \
-                      `trace_or_growth`, `TracedFeedback`; for a bandit of the paper's method, `PaperVectors`.";
+    let statistics = "The statistics: a partial ciphertext in the ring of scores (at most 1982 bytes with keys of 128 bits), or as \
+                      many bytes of numbers under the pads of a user with a key of its own; under `trace_or_growth`, `TracedFeedback`; for a bandit of the paper's method, `PaperVectors`.";
     Operation::new(
         "feedback",
         ROUNDS,

@@ -213,7 +213,8 @@ impl EncryptedServed {
                     true => Err(removed()),
                     false => {
                         let (small, key) = (engine.params(), engine.key_id());
-                        waiting.upload.added_to_first(small, key, 0..count, &frame).map_err(Error::from)
+                        let sum = waiting.upload.added_to_first(small, key, 0..count, &frame);
+                        sum.map_err(|error| Error::NotEvaluated { why: error.to_string() })
                     }
                 };
                 // Who is gone asks again.
@@ -276,17 +277,16 @@ impl EncryptedServed {
         }
     }
 
-    /// The contexts of users who share ciphertexts, and who of them the holder of the key refused: their
-    /// contexts are nought.
+    /// The contexts of users who share ciphertexts. Those of users whom the holder of the key refuses are
+    /// nought.
     pub(in crate::bandits::encrypted) async fn contexts_of_users(
         self: &Arc<Self>,
         users: &[PaddedContexts],
-    ) -> Result<(Vec<Ciphertext>, Vec<bool>), Error> {
+    ) -> Result<Vec<Ciphertext>, Error> {
         let users: Vec<&PaddedContexts> = users.iter().collect();
         let Pads { frames, refused } = self.pads(&users, &[]).await?;
         let refused: Vec<bool> = (0..users.len()).map(|at| refused.contains(&(at as u32))).collect();
-        let contexts = self.shared.stages.beside(|| self.sum_of(&users, &frames, &refused))?;
-        Ok((contexts, refused))
+        self.shared.stages.beside(|| self.sum_of(&users, &frames, &refused))
     }
 
     /// The sums of the contexts of users and the encryptions of minus their pads, without the users who are
