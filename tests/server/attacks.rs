@@ -264,7 +264,7 @@ fn attack_pages_of_origins_that_are_not_listed() {
     assert_eq!(status(&allowed), 204, "{allowed}");
     for want in [
         "access-control-allow-origin: https://shop.example",
-        "access-control-allow-methods: get, post, patch, delete",
+        "access-control-allow-methods: get, post, put, patch, delete",
         "authorization",
         "idempotency-key",
         "helba-sender",

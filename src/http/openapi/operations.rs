@@ -546,7 +546,8 @@ fn feedback() -> Operation {
     use ProblemType as P;
     let receipt = json!({ "anyOf": [reference("Counted"), reference("Receipt")] });
     let statistics = "The statistics: a partial ciphertext in the ring of scores (at most 1982 bytes with keys of 128 bits), or as \
-                      many bytes of numbers under the pads of a user with a key of its own; under `trace_or_growth`, `TracedFeedback`; for a bandit of the paper's method, `PaperVectors`.";
+                      many bytes of numbers under the pads of a user with a key of its own; under `trace_or_growth`, \
+                      `TracedFeedback`; for a bandit of the paper's method, `PaperVectors`.";
     Operation::new(
         "feedback",
         ROUNDS,
