@@ -111,8 +111,8 @@ impl Plaintext {
     /// `scale`.
     ///
     /// # Errors
-    /// [`Error::OutOfLevels`] for a level above the top level; [`Error::CoefficientCount`] for a place that is
-    /// not below N, or is given twice.
+    /// [`Error::OutOfLevels`] for a level above the top level; [`Error::CoefficientCount`] for a place that
+    /// is not below N, or is given twice.
     pub fn minus_pads(
         params: &Params,
         users: &[Padded<'_>],

@@ -96,8 +96,8 @@ impl EncryptedServed {
         repeatable.then(|| self.shared.stages.keep(sender, enrolment, decisions, body)).flatten()
     }
 
-    /// Multiplies contexts by the model, and answers with the scores or adds them to the open pack. All are of
-    /// one `sender`, or of senders who need not be evaluated alone.
+    /// Multiplies contexts by the model, and answers with the scores or adds them to the open pack. All are
+    /// of one `sender`, or of senders who need not be evaluated alone.
     pub(super) fn score(
         self: &Arc<Self>,
         contexts: &[Ciphertext],

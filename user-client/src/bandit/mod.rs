@@ -159,10 +159,10 @@ impl BanditDevice<'_> {
         &self.limits
     }
 
-    /// The body of a decision request: the frame of the contexts at the top level of the ring of scores, or of
-    /// a user with a key of its own their numbers under pads. `rows` has the features of each arm: K rows of d
-    /// features with norms of at most L. The row of an arm that is closed in this decision is empty: it is not
-    /// played, and nobody else learns that it is closed.
+    /// The body of a decision request: the frame of the contexts at the top level of the ring of scores, or
+    /// of a user with a key of its own their numbers under pads. `rows` has the features of each arm: K
+    /// rows of d features with norms of at most L. The row of an arm that is closed in this decision is
+    /// empty: it is not played, and nobody else learns that it is closed.
     ///
     /// # Errors
     /// [`Error::Protocol`] for the rows.
@@ -179,8 +179,8 @@ impl BanditDevice<'_> {
         Ok(self.exchanges.layout.check_contexts(&[rows])?)
     }
 
-    /// The device of another user of the same keys in the same bandit, from what the owner made of its request,
-    /// for programs with many users. It costs no tables.
+    /// The device of another user of the same keys in the same bandit, from what the owner made of its
+    /// request, for programs with many users. It costs no tables.
     ///
     /// # Errors
     /// As [`Device::of_user`].

@@ -1,9 +1,9 @@
 //! Uploads of users with keys of their own. They are numbers under one-time pads; a holder of the key
 //! encrypts minus the pads, and the sum of both is an encryption of the numbers.
 //!
-//! Uploads that come while a holder works on others wait for each other. The contexts of those who ask for one
-//! decision each then share ciphertexts, as the decisions of one request do, so that many are read, multiplied
-//! and packed for the price of one.
+//! Uploads that come while a holder works on others wait for each other. The contexts of those who ask for
+//! one decision each then share ciphertexts, as the decisions of one request do, so that many are read,
+//! multiplied and packed for the price of one.
 
 use super::staged::Owners;
 use super::{Awaited, EncryptedServed, Joining, Outcome, Pads, RAISER_RETURNS, Together};
@@ -76,8 +76,9 @@ impl Uploads {
         !std::mem::replace(&mut queue.asked, true)
     }
 
-    /// What the next task is about: contexts of one user, or of as many as fill the places of `most` decisions
-    /// or of half of that, and so on, and feedback. `None` if nothing waits: whoever asks has ended.
+    /// What the next task is about: contexts of one user, or of as many as fill the places of `most`
+    /// decisions or of half of that, and so on, and feedback. `None` if nothing waits: whoever asks has
+    /// ended.
     fn next(&self, most: usize) -> Option<Next> {
         let mut queue = lock(&self.0);
         queue.contexts.retain(|waiting| !waiting.outcome.is_closed());
