@@ -16,7 +16,7 @@ use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use wire::{BundleKind, BundleReader, EnrolmentRequest, RemovedUsers, SECURITY_TABLE};
+use wire::{BundleKind, BundleReader, EnrolmentRequest, RemovedUsersFile, SECURITY_TABLE};
 
 /// The rounds that keys are planned for: no size depends on them.
 const PLANNED_ROUNDS: u64 = 1000;
@@ -265,9 +265,7 @@ fn run(command: Command) -> anyhow::Result<()> {
             create((features, arms), [&public, &secret], passphrase_file.as_deref(), exchanges, wanted)
         }
         Command::Remove { list, names } => {
-            let mut removed = RemovedUsers::of_file(&list)?.unwrap_or_default();
-            names.iter().try_for_each(|name| removed.remove(name, now()))?;
-            host::write_private(&list, &removed.to_json()).with_context(|| list.display().to_string())?;
+            let removed = RemovedUsersFile::remove(&list, names.iter().map(String::as_str), now())?;
             say!("removed       {} of {} in {}", names.len(), removed.iter().count(), list.display());
             Ok(())
         }

@@ -3,15 +3,14 @@
 
 use crate::error::Error;
 use crate::store;
-use host::{FileStamp, lock};
+use host::{FileStamp, WatchedFile};
 use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 use wire::{AccessToken, TokenDigest};
 
 /// The most API tokens of a server.
@@ -25,9 +24,6 @@ const LAST_SECOND: u64 = 253_402_300_799;
 /// The format of the file.
 const VERSION: u16 = 1;
 const NAME: &str = "tokens";
-/// The time after which a file that could not be read is read again. Its stamp need not change: the owner of
-/// a file may, or the server may have had too many files open.
-const RETRY: Duration = Duration::from_secs(1);
 
 /// What an API token permits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -178,11 +174,6 @@ impl TokensFile {
         self.path.exists()
     }
 
-    /// Whether a token was ever created in this folder. Its lock stays when the file is deleted.
-    fn was_made(&self) -> bool {
-        self.path.with_extension("lock").exists()
-    }
-
     /// The tokens in the order of their creation. Without a file there is none.
     ///
     /// # Errors
@@ -240,10 +231,7 @@ impl TokensFile {
     /// Changes the tokens, and returns when the change is on disk.
     fn change(&self, how: impl FnOnce(&mut Vec<ApiToken>) -> Result<(), Error>) -> Result<(), Error> {
         let disk = |e| Error::disk(&self.path, e);
-        let alone = host::private_file().write(true).create(true).open(self.path.with_extension("lock"));
-        // Held until this returns, so that no change is lost to another one.
-        let alone = alone.map_err(disk)?;
-        alone.lock().map_err(disk)?;
+        let _alone = host::lock_beside(&self.path).map_err(disk)?;
         let mut tokens = self.list()?;
         how(&mut tokens)?;
         let document = Document { version: VERSION, tokens };
@@ -324,17 +312,7 @@ impl Tokens {
 #[derive(Debug)]
 pub(super) struct Live {
     file: TokensFile,
-    seen: Mutex<Seen>,
-}
-
-/// What was read last.
-#[derive(Debug)]
-struct Seen {
-    /// That of the file. `None` if there was none.
-    stamp: Option<FileStamp>,
-    tokens: Tokens,
-    /// When the file could not be read.
-    failed: Option<Instant>,
+    watched: WatchedFile<Tokens>,
 }
 
 impl Live {
@@ -342,45 +320,29 @@ impl Live {
     pub(super) fn open(file: TokensFile, operated: bool) -> Result<Self, Error> {
         let (stamp, tokens) = match file.read()? {
             Some((stamp, tokens)) => (Some(stamp), Tokens::On(tokens.into())),
-            None if file.was_made() && !operated => {
+            None if host::was_deleted(&file.path) && !operated => {
                 let why = "it was deleted, and without it the server would be open to everybody: restore it, or \
                            create a token; to serve without tokens, delete tokens.lock too";
                 return Err(file.fault(why.into()));
             }
             None => (None, Tokens::Off),
         };
-        Ok(Live { file, seen: Mutex::new(Seen { stamp, tokens, failed: None }) })
+        Ok(Live { watched: WatchedFile::new(&file.path, stamp, tokens), file })
     }
 
     /// The tokens now. A file that was deleted or cannot be read leaves no token, so that a revoked one is
     /// never taken for a valid one.
     pub(super) fn current(&self) -> Tokens {
-        self.current_at(Instant::now())
-    }
-
-    fn current_at(&self, now: Instant) -> Tokens {
-        let mut seen = lock(&self.seen);
-        let stamp = FileStamp::now(&self.file.path);
-        let again = seen.failed.is_some_and(|at| now.saturating_duration_since(at) >= RETRY);
-        if stamp == seen.stamp && !again {
-            return seen.tokens.clone();
-        }
-        let none = || Tokens::On(Arc::from([]));
-        *seen = match self.file.read() {
-            Ok(Some((stamp, tokens))) => {
-                tracing::info!(tokens = tokens.len(), "API tokens read again");
-                Seen { stamp: Some(stamp), tokens: Tokens::On(tokens.into()), failed: None }
+        let current = self.watched.current(|| {
+            let read = self.file.read();
+            match &read {
+                Ok(Some((_, tokens))) => tracing::info!(tokens = tokens.len(), "API tokens read again"),
+                Ok(None) => tracing::error!("the file of API tokens was deleted: no API token is valid"),
+                Err(error) => tracing::error!(%error, "no API token is valid until the file can be read"),
             }
-            Ok(None) => {
-                tracing::error!("the file of API tokens was deleted: no API token is valid");
-                Seen { stamp: None, tokens: none(), failed: None }
-            }
-            Err(error) => {
-                tracing::error!(%error, "no API token is valid until the file can be read");
-                Seen { stamp, tokens: none(), failed: Some(now) }
-            }
-        };
-        seen.tokens.clone()
+            read.map(|read| read.map(|(stamp, tokens)| (stamp, Tokens::On(tokens.into()))))
+        });
+        current.unwrap_or_else(|| Tokens::On(Arc::from([])))
     }
 }
 
@@ -388,6 +350,7 @@ impl Live {
 mod tests {
     use super::*;
     use rand::SeedableRng;
+    use std::time::{Duration, Instant};
 
     fn new(name: &str) -> NewToken {
         NewToken { name: name.into(), scopes: vec![Scope::Decide], bandit: None, expires: None }
@@ -428,31 +391,6 @@ mod tests {
         std::fs::remove_file(&file.path).unwrap();
         std::fs::remove_file(file.path.with_extension("lock")).unwrap();
         assert!(!Live::open(file, false).unwrap().current().is_on());
-    }
-
-    /// A file that could not be read is read again, also if nothing of its stamp has changed since, as after
-    /// a change of its owner.
-    #[test]
-    fn a_failed_read_is_tried_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = TokensFile::of(folder.path());
-        let token = file.create(new("a"), &mut rand_chacha::ChaCha20Rng::seed_from_u64(3)).unwrap();
-        let live = Live::open(file.clone(), false).unwrap();
-        let good = std::fs::read(&file.path).unwrap();
-        let write = |bytes: &[u8]| {
-            std::fs::write(&file.path, bytes).unwrap();
-            let time = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
-            File::options().write(true).open(&file.path).unwrap().set_modified(time).unwrap();
-            FileStamp::now(&file.path)
-        };
-        let now = Instant::now();
-        let known = |after: Duration| live.current_at(now + after).find(&token.digest()).is_some();
-        let bad = write(&vec![b'x'; good.len()]);
-        assert!(!known(Duration::ZERO));
-        assert_eq!(write(&good), bad, "the stamp is the same");
-        assert!(!known(RETRY / 2), "one try a second");
-        assert!(known(RETRY));
-        assert!(known(RETRY * 3));
     }
 
     /// A program that changes the file waits for another one that does, and loses none of its changes: this

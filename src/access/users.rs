@@ -41,28 +41,16 @@ impl RemovedUsersList {
     /// not exist.
     ///
     /// # Errors
-    /// [`Error::Wire`] for a name that is none, and for too many; those of [`Self::read`] and of the disk.
+    /// Those of [`RemovedUsersFile::remove`] and of the disk.
     pub fn remove<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<(), Error> {
         store::prepare(&self.folder)?;
-        let disk = |e| Error::disk(&self.path, e);
-        let alone = host::private_file().write(true).create(true).open(self.path.with_extension("lock"));
-        // Held until this returns, so that no change is lost to another one.
-        let alone = alone.map_err(disk)?;
-        alone.lock().map_err(disk)?;
-        let (mut list, now) = (self.read()?, super::unix_now());
-        names.into_iter().try_for_each(|name| list.remove(name, now))?;
-        host::write_private(&self.path, &list.to_json()).map_err(disk)
+        RemovedUsersFile::remove(&self.path, names, super::unix_now())?;
+        Ok(())
     }
 
-    /// The list for a server that runs. A list that was deleted is not an empty one.
+    /// The list for a server that runs.
     fn watch(&self) -> Result<RemovedUsersFile, Error> {
-        if !self.path.exists() && self.path.with_extension("lock").exists() {
-            let why = "was deleted, and without it users who were removed would be served again: restore it";
-            return Err(Error::Tokens { path: self.path.clone(), why: why.into() });
-        }
-        if !self.path.exists() {
-            self.remove([])?;
-        }
+        self.remove([])?;
         Ok(RemovedUsersFile::open(&self.path)?)
     }
 }

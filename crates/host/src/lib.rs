@@ -1,27 +1,29 @@
 //! What programs ask of the operating system: random numbers, files that only their owner can read, file
-//! names that survive a crash, files that are whole, what a signal undoes, panics of others as errors, and an
-//! exit status. For programs and the libraries behind them; it holds no secret.
+//! names that survive a crash, files that are whole or are read again, what a signal undoes, panics of others
+//! as errors, and an exit status. For programs and the libraries behind them; it holds no secret.
 
 mod draft;
 mod panics;
 mod signals;
+mod watched;
 
 pub use draft::{Draft, write_private, write_whole};
 pub use panics::without_panic;
 #[cfg(feature = "tokio")]
 pub use signals::{Hangups, stop_signal};
 pub use signals::{Undone, outlive_hangups, undo_on_signals};
+pub use watched::{FileStamp, WatchedFile, lock_beside, was_deleted};
 
 use rand::SeedableRng;
 use rand::rngs::SysRng;
 use rand_chacha::ChaCha20Rng;
 use std::borrow::Cow;
-use std::fs::{DirBuilder, File, Metadata, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// How long [`lock_file`] waits for a lock.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
@@ -123,32 +125,6 @@ fn mode_for_others(file: &File) -> io::Result<Option<u32>> {
 #[cfg(not(unix))]
 fn mode_for_others(_: &File) -> io::Result<Option<u32>> {
     Ok(None)
-}
-
-/// What tells one version of a file from another one under the same name: for programs that read a file again
-/// when it was replaced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FileStamp {
-    modified: Option<SystemTime>,
-    length: u64,
-    /// The number of the file in its file system, where there is one.
-    inode: u64,
-}
-
-impl FileStamp {
-    /// That of the file with this metadata.
-    pub fn of(metadata: &Metadata) -> Self {
-        #[cfg(unix)]
-        let inode = std::os::unix::fs::MetadataExt::ino(metadata);
-        #[cfg(not(unix))]
-        let inode = 0;
-        FileStamp { modified: metadata.modified().ok(), length: metadata.len(), inode }
-    }
-
-    /// That of the file at `path` now. `None` if there is none, or it cannot be asked for.
-    pub fn now(path: &Path) -> Option<Self> {
-        std::fs::metadata(path).ok().map(|metadata| Self::of(&metadata))
-    }
 }
 
 /// Makes the names of the files in `folder` durable. Where folders cannot be opened, it does nothing, since
@@ -343,33 +319,6 @@ mod tests {
         assert_eq!(status(Unwritten(closed(ErrorKind::BrokenPipe)).into()), ExitCode::SUCCESS);
         assert_eq!(status(Unwritten(closed(ErrorKind::StorageFull)).into()), ExitCode::FAILURE);
         assert_eq!(status(closed(ErrorKind::BrokenPipe).into()), ExitCode::FAILURE);
-    }
-
-    /// A change of a file shows in its stamp, by its time, its length or another file under its name.
-    #[test]
-    fn a_stamp_tells_versions_of_a_file_apart() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
-        assert_eq!(FileStamp::now(&path), None);
-        std::fs::write(&path, "one").unwrap();
-        let first = FileStamp::now(&path).unwrap();
-        assert_eq!(FileStamp::now(&path), Some(first));
-        let open = || OpenOptions::new().write(true).open(&path).unwrap();
-        open().set_modified(SystemTime::UNIX_EPOCH).unwrap();
-        let second = FileStamp::now(&path).unwrap();
-        assert_ne!(first, second);
-        std::fs::write(&path, "other").unwrap();
-        open().set_modified(SystemTime::UNIX_EPOCH).unwrap();
-        let third = FileStamp::now(&path).unwrap();
-        assert_ne!(second, third);
-        #[cfg(unix)]
-        {
-            let beside = folder.path().join("beside");
-            std::fs::copy(&path, &beside).unwrap();
-            std::fs::rename(&beside, &path).unwrap();
-            open().set_modified(SystemTime::UNIX_EPOCH).unwrap();
-            assert_ne!(FileStamp::now(&path), Some(third));
-        }
     }
 
     /// A folder that cannot be synchronised is an error, and a name without a folder is one of this folder.

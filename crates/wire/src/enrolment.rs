@@ -20,15 +20,14 @@ use envelope::{
     SEALED_OVERHEAD, SEALING_KEY_BYTES, SEALING_SECRET_BYTES, SIGNATURE_BYTES, SealingSecret, SigningSecret,
     VERIFYING_KEY_BYTES,
 };
-use host::FileStamp;
+use host::{FileStamp, WatchedFile};
 use rand::CryptoRng;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 use zeroize::Zeroizing;
 
 /// The header of a request that has the hexadecimal digits of an [`Enrolment`].
@@ -504,7 +503,7 @@ impl RemovedUsers {
     /// # Errors
     /// [`Error::Io`]; as [`Self::read`].
     pub fn of_file(path: &Path) -> Result<Option<Self>, Error> {
-        Ok(read_list(path)?.map(|(_, list)| list))
+        Ok(read_list(path)?.map(|(_, list)| Arc::unwrap_or_clone(list)))
     }
 
     /// The JSON that [`Self::read`] reads, with a line for each user.
@@ -539,27 +538,13 @@ impl RemovedUsers {
 
 /// The most bytes of the file of a list.
 const MOST_LIST: u64 = 8 << 20;
-/// The time after which a file that could not be read is read again. Its stamp need not change: the owner of
-/// a file may, or the process may have had too many files open.
-const RETRY: Duration = Duration::from_secs(1);
 
 /// The file of a list of removed users, which is read again when it has changed. While it cannot be read, all
 /// users count as removed.
 #[derive(Debug)]
 pub struct RemovedUsersFile {
     path: PathBuf,
-    seen: Mutex<Seen>,
-}
-
-/// What was read last.
-#[derive(Debug)]
-struct Seen {
-    /// That of the file. `None` if it was deleted.
-    stamp: Option<FileStamp>,
-    /// `None` if the file was deleted or cannot be read.
-    list: Option<RemovedUsers>,
-    /// When it could not be read.
-    failed: Option<Instant>,
+    watched: WatchedFile<Arc<RemovedUsers>>,
 }
 
 impl RemovedUsersFile {
@@ -568,34 +553,52 @@ impl RemovedUsersFile {
     /// # Errors
     /// [`Error::Io`], also without a file; as [`RemovedUsers::read`].
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let missing = || Error::Io {
-            what: format!("cannot read {}", path.display()),
-            error: ErrorKind::NotFound.into(),
-        };
+        let missing = || no_list(path, ErrorKind::NotFound.into());
         let (stamp, list) = read_list(path)?.ok_or_else(missing)?;
-        let seen = Mutex::new(Seen { stamp: Some(stamp), list: Some(list), failed: None });
-        Ok(RemovedUsersFile { path: path.into(), seen })
+        Ok(RemovedUsersFile { path: path.into(), watched: WatchedFile::new(path, Some(stamp), list) })
+    }
+
+    /// Adds users to the list in a file, as [`RemovedUsers::remove`], and creates the file if there never was
+    /// one. The file is replaced as a whole, and waits for another program that does so. The list then.
+    ///
+    /// # Errors
+    /// [`Error::Io`], also for a file that was deleted: users who were removed would be served again; as
+    /// [`RemovedUsers::remove`]. The file is as it was.
+    pub fn remove<'a>(
+        path: &Path,
+        names: impl IntoIterator<Item = &'a str>,
+        now: u64,
+    ) -> Result<RemovedUsers, Error> {
+        let io = |error| no_list(path, error);
+        if host::was_deleted(path) {
+            let lock = path.with_extension("lock");
+            let why = format!(
+                "it was deleted, and without it users who were removed would be served again: restore it; to begin a \
+                 list without them, delete {} too",
+                lock.display()
+            );
+            return Err(io(std::io::Error::new(ErrorKind::NotFound, why)));
+        }
+        let _alone = host::lock_beside(path).map_err(io)?;
+        let mut list = RemovedUsers::of_file(path)?.unwrap_or_default();
+        names.into_iter().try_for_each(|name| list.remove(name, now))?;
+        host::write_private(path, &list.to_json()).map_err(io)?;
+        Ok(list)
     }
 
     /// Whether the user with this enrolment was removed, or may have been.
     pub fn has(&self, enrolment: &Enrolment) -> bool {
-        let (mut seen, now) = (host::lock(&self.seen), Instant::now());
-        let stamp = FileStamp::now(&self.path);
-        let again = seen.failed.is_some_and(|at| now.saturating_duration_since(at) >= RETRY);
-        if stamp != seen.stamp || again {
-            *seen = match read_list(&self.path) {
-                Ok(Some((stamp, list))) => Seen { stamp: Some(stamp), list: Some(list), failed: None },
-                Ok(None) => Seen { stamp: None, list: None, failed: None },
-                Err(_) => Seen { stamp, list: None, failed: Some(now) },
-            };
-        }
-        seen.list.as_ref().is_none_or(|list| list.has(enrolment))
+        self.watched.current(|| read_list(&self.path)).is_none_or(|list| list.has(enrolment))
     }
 }
 
+fn no_list(path: &Path, error: std::io::Error) -> Error {
+    Error::Io { what: format!("the list of removed users in {}", path.display()), error }
+}
+
 /// The list in a file, and the stamp of the file. `None` if there is none.
-fn read_list(path: &Path) -> Result<Option<(FileStamp, RemovedUsers)>, Error> {
-    let io = |error| Error::Io { what: format!("cannot read {}", path.display()), error };
+fn read_list(path: &Path) -> Result<Option<(FileStamp, Arc<RemovedUsers>)>, Error> {
+    let io = |error| no_list(path, error);
     let file = match File::open(path) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
         file => file.map_err(io)?,
@@ -603,5 +606,5 @@ fn read_list(path: &Path) -> Result<Option<(FileStamp, RemovedUsers)>, Error> {
     let stamp = FileStamp::of(&file.metadata().map_err(io)?);
     let mut json = Vec::new();
     file.take(MOST_LIST).read_to_end(&mut json).map_err(io)?;
-    Ok(Some((stamp, RemovedUsers::read(&json)?)))
+    Ok(Some((stamp, Arc::new(RemovedUsers::read(&json)?))))
 }

@@ -134,17 +134,21 @@ fn attack_removed_users_stay_removed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("removed.json");
     assert!(RemovedUsersFile::open(&path).is_err(), "a list that is missing is not an empty one");
-    host::write_private(&path, &RemovedUsers::default().to_json()).unwrap();
+    let remove = |names: &[&str]| RemovedUsersFile::remove(&path, names.iter().copied(), 50);
+    remove(&[]).unwrap();
     let file = RemovedUsersFile::open(&path).unwrap();
     assert!(!file.has(&of("alice", 1)), "nobody yet");
-    let mut list = RemovedUsers::default();
-    list.remove("alice", 50).unwrap();
-    host::write_private(&path, &list.to_json()).unwrap();
+    assert!(remove(&["bob", "a b"]).is_err() && !file.has(&of("bob", 1)), "all or nobody");
+    let list = remove(&["alice"]).unwrap();
     assert!(file.has(&of("alice", 1)) && !file.has(&of("bob", 1)));
     host::write_private(&path, b"{").unwrap();
     assert!(file.has(&of("bob", 1)), "it cannot be read");
     host::write_private(&path, &list.to_json()).unwrap();
     std::fs::remove_file(&path).unwrap();
     assert!(file.has(&of("bob", 1)), "it was deleted");
+    let begun_anew = remove(&["bob"]).unwrap_err().to_string();
+    assert!(begun_anew.contains("was deleted") && begun_anew.contains("removed.lock"), "{begun_anew}");
+    std::fs::remove_file(path.with_extension("lock")).unwrap();
+    assert!(!remove(&["bob"]).unwrap().has(&of("alice", 1)), "the control: a list without alice");
     assert!(RemovedUsersFile::open(folder.path()).is_err(), "a folder");
 }
