@@ -217,7 +217,13 @@ impl Deployment<'_> {
 
     /// The largest resident memory of the server and of each member so far.
     fn peak_bytes(&self) -> Vec<u64> {
-        self.server.iter().chain(self.members.iter().flatten()).map(Process::peak_bytes).collect()
+        let processes = self.server.iter().chain(self.members.iter().flatten());
+        processes.map(|process| support::peak_bytes(process.id())).collect()
+    }
+
+    /// The processor seconds of all members so far.
+    fn member_seconds(&self) -> f64 {
+        self.members.iter().flatten().map(|process| support::process_seconds(process.id())).sum()
     }
 }
 
@@ -412,7 +418,7 @@ fn ask_together(args: &Args, deployment: &Deployment, decisions: usize, together
         let metrics = deployment.metrics()?;
         metrics["traffic"]["sent_bytes"].as_u64().context("the server counts what it sends")
     };
-    let before = sent()?;
+    let (before, of_members) = (sent()?, deployment.member_seconds());
     let (took, halfway, seconds) = std::thread::scope(|scope| -> Result<(f64, Vec<u64>, Vec<f64>)> {
         let threads: Vec<_> = (0..together).map(|_| scope.spawn(ask)).collect();
         all.wait();
@@ -427,6 +433,8 @@ fn ask_together(args: &Args, deployment: &Deployment, decisions: usize, together
         Ok((began.elapsed().as_secs_f64(), halfway, seconds))
     })?;
     let sent = (sent()? - before) / decisions as u64;
+    let of_members = deployment.member_seconds() - of_members;
+    let member_ms = 1000.0 * of_members / f64::from(args.members) / decisions as f64;
     let view = client.committee_bandit(&bandit.id)?;
     let rows = vec![vec![0.1; args.features]; args.arms];
     let [request, answer, feedback] = deployment.sizes(&bandit, &deployment.user()?, &rows)?;
@@ -440,7 +448,8 @@ fn ask_together(args: &Args, deployment: &Deployment, decisions: usize, together
             "seconds_per_decision_median": median(&seconds),
             "seconds_per_decision_p99": percentile(&seconds, 0.99),
             "request_bytes": request, "feedback_bytes": feedback, "answer_bytes": answer,
-            "sent_bytes_per_decision": sent, "peak_bytes_halfway": halfway, "peak_bytes": peak,
+            "sent_bytes_per_decision": sent, "member_ms_per_decision": member_ms,
+            "peak_bytes_halfway": halfway, "peak_bytes": peak,
         });
         println!("{json}");
         return Ok(());
@@ -453,7 +462,8 @@ fn ask_together(args: &Args, deployment: &Deployment, decisions: usize, together
         halfway.iter().map(|b| b >> 20).collect::<Vec<_>>()
     );
     println!(
-        "  the server sent {sent} B a decision; {} updates with {} feedbacks",
+        "  a decision took {member_ms:.2} ms of a member's processor, and {sent} B out of the server; {} updates \
+         with {} feedbacks",
         view.updates, view.feedbacks
     );
     println!("  request {request} B, answer {answer} B, feedback {feedback} B");
@@ -547,13 +557,8 @@ impl Process {
         }
     }
 
-    /// Its largest resident memory so far; 0 if the system does not report it.
-    fn peak_bytes(&self) -> u64 {
-        let path = format!("/proc/{}/status", host::lock(&self.0).id());
-        let text = std::fs::read_to_string(path).unwrap_or_default();
-        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-        kib.unwrap_or(0) * 1024
+    fn id(&self) -> u32 {
+        host::lock(&self.0).id()
     }
 }
 

@@ -265,7 +265,7 @@ fn main() -> Result<()> {
             })
         });
         (0..args.silent).for_each(|_| drop(runtime.spawn(take_nothing(shared.address.clone()))));
-        let spent = || [process_seconds(std::process::id()), process_seconds(deployment.server_id())];
+        let spent = || [std::process::id(), deployment.server_id()].map(support::process_seconds);
         let (began, before) = (Instant::now(), spent());
         let (decided, failed) = runtime.block_on(arrivals(&args, &shared));
         let elapsed = began.elapsed().as_secs_f64();
@@ -555,13 +555,4 @@ async fn post(
     }
     shared.bytes_down.fetch_add(length as u64, Relaxed);
     Ok(bytes.split_off(start))
-}
-
-/// Processor seconds of a process, without those of its children; 0 if the system does not report them.
-fn process_seconds(process: u32) -> f64 {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let ticks = |i: usize| fields.get(i).and_then(|t| t.parse::<f64>().ok()).unwrap_or(0.0);
-    // Fields 14 and 15 of proc(5), of which the first two are cut off; a tick is 10 ms.
-    (ticks(11) + ticks(12)) / 100.0
 }

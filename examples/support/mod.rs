@@ -381,15 +381,25 @@ impl Deployment {
 
     /// The peak resident memory of the server process in bytes; 0 if the system does not report it.
     pub(crate) fn server_peak_bytes(&self) -> u64 {
-        std::fs::read_to_string(format!("/proc/{}/status", self.server_id()))
-            .ok()
-            .and_then(|text| {
-                let line = text.lines().find(|l| l.starts_with("VmHWM:"))?.to_string();
-                line.split_whitespace().nth(1)?.parse::<u64>().ok()
-            })
-            .unwrap_or(0)
-            * 1024
+        peak_bytes(self.server_id())
     }
+}
+
+/// The largest resident memory of a process so far; 0 if the system does not report it.
+pub(crate) fn peak_bytes(process: u32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+/// Processor seconds of a process, without those of its children; 0 if the system does not report them.
+pub(crate) fn process_seconds(process: u32) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks = |i: usize| fields.get(i).and_then(|t| t.parse::<f64>().ok()).unwrap_or(0.0);
+    // Fields 14 and 15 of proc(5), of which the first two are cut off; a tick is 10 ms.
+    (ticks(11) + ticks(12)) / 100.0
 }
 
 /// Keys of the paper's method, a running server and a device. When this is dropped, or a signal ends the
