@@ -61,6 +61,8 @@ pub(crate) struct Bandit {
     rows: HashMap<[u8; 32], Row>,
     /// Decisions without feedback, the oldest first; some of them have it since.
     open: VecDeque<[u8; 32]>,
+    /// How many have none.
+    waits: usize,
     /// Decisions whose feedback is to be learnt, the oldest first.
     told: VecDeque<[u8; 32]>,
     /// Decisions whose feedback is to be erased.
@@ -142,6 +144,7 @@ impl Bandit {
             commits: BTreeMap::new(),
             rows: HashMap::new(),
             open: VecDeque::new(),
+            waits: 0,
             told: VecDeque::new(),
             to_erase: VecDeque::new(),
             erased: vec![],
@@ -174,8 +177,13 @@ impl Bandit {
         match (&row.learnt, &row.feedback, &row.erasure) {
             (Some(_), _, Some(_)) => self.to_erase.push_back(label),
             (Some(_), _, None) => {}
+            // What members have voted for is about to be learnt.
+            (None, Some(_), _) if self.voted.as_ref().is_some_and(|voted| voted.added.contains(&label)) => {}
             (None, Some(_), _) => self.told.push_back(label),
-            (None, None, _) => self.open.push_back(label),
+            (None, None, _) => {
+                self.open.push_back(label);
+                self.waits += 1;
+            }
         }
     }
 
@@ -195,11 +203,12 @@ impl Bandit {
 
     /// The feedbacks that are in no model that members have certified.
     pub(crate) fn unlearnt(&self) -> usize {
-        self.rows.values().filter(|row| row.feedback.is_some() && row.learnt.is_none()).count()
+        let updating = self.updating.as_ref().map_or(0, |updating| updating.added.len());
+        self.told.len() + updating + self.voted.as_ref().map_or(0, |voted| voted.added.len())
     }
 
     pub(crate) fn open(&self) -> usize {
-        self.rows.values().filter(|row| row.feedback.is_none()).count()
+        self.waits
     }
 
     pub(crate) fn slots(&self) -> usize {
@@ -269,19 +278,19 @@ impl Bandit {
 
     /// A decision was made: its row, and the decision that it makes too many, which goes.
     pub(crate) fn decided(&mut self, label: [u8; 32], row: Row, most: usize) -> Option<[u8; 32]> {
-        self.open.push_back(label);
+        self.sort(label, &row);
         self.rows.insert(label, row);
-        let waits = |label: &[u8; 32], rows: &HashMap<[u8; 32], Row>| {
-            rows.get(label).is_some_and(|row| row.feedback.is_none())
-        };
-        while self.open.front().is_some_and(|label| !waits(label, &self.rows)) {
-            self.open.pop_front();
+        let waits = |label: &[u8; 32]| self.rows.get(label).is_some_and(|row| row.feedback.is_none());
+        if self.open.len() > 2 * most {
+            self.open.retain(waits);
         }
-        if self.open.len() <= most {
+        if self.waits <= most {
             return None;
         }
-        let oldest = self.open.pop_front()?;
+        let oldest = self.open.iter().position(waits)?;
+        let oldest = self.open.drain(..=oldest).next_back()?;
         self.rows.remove(&oldest);
+        self.waits -= 1;
         Some(oldest)
     }
 
@@ -294,6 +303,7 @@ impl Bandit {
             None => {
                 row.feedback = Some(bytes);
                 let row = row.clone();
+                self.waits -= 1;
                 self.told.push_back(*label);
                 Ok(Some(row))
             }

@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 const MOST_PACKS: usize = 2;
 /// The most slots that are prepared together.
 const MOST_SLOTS: u32 = 256;
+/// More bytes than what honest members say in one step differs by: the places that they refuse in step 0.
+const MOST_MORE: usize = 4 * MOST_TOGETHER;
 
 /// A run that goes on.
 pub(crate) struct Run {
@@ -48,6 +50,8 @@ pub(crate) enum Kind {
     },
     Pack {
         round: u64,
+        /// Who has prepared its slots.
+        set: Vec<u8>,
         requests: Vec<Waiting>,
         done: BTreeMap<u8, Vec<Result<Decided, String>>>,
     },
@@ -200,7 +204,8 @@ impl Switchboard {
                 }
             }
         }
-        self.begin(run, id, set.clone(), Kind::Pack { round, requests, done: BTreeMap::new() }, now);
+        let kind = Kind::Pack { round, set: set.clone(), requests, done: BTreeMap::new() };
+        self.begin(run, id, set.clone(), kind, now);
         self.seats.tell_some(&set, ToMember::Pack(pack));
         true
     }
@@ -315,6 +320,11 @@ impl Switchboard {
                 Work::Added(numbers) => sums.push(numbers),
             }
         }
+        // What is longer than what t members say is no honest member's, and goes to nobody.
+        let mut lengths: Vec<usize> = said.iter().map(|(_, body)| body.len()).collect();
+        lengths.sort_unstable();
+        let honest = lengths.iter().rev().nth(self.threshold.t() - 1).copied().unwrap_or(0);
+        said.retain(|(_, body)| body.len() <= honest + MOST_MORE);
         let (step, here) = (run.step, run.here.clone());
         run.step += 1;
         run.longest = run.longest.max(now.saturating_duration_since(run.since));
@@ -468,7 +478,7 @@ impl Switchboard {
                 let disputed = said_by(t, done.values().flat_map(|done| done.disputed.iter().copied()));
                 self.name(&liars, &disputed, now);
             }
-            Kind::Pack { round, requests, done } => {
+            Kind::Pack { round, requests, done, .. } => {
                 self.decide(id, run.bandit, (round, now), requests, &done)
             }
             Kind::Update { .. } => {
@@ -507,8 +517,13 @@ impl Switchboard {
                 let refused = bandit.without(self.threshold.needed());
                 self.update_ends(run.bandit, &refused);
             }
-            Kind::Pack { requests, .. } => {
+            Kind::Pack { requests, set, .. } => {
                 bandit.packs -= 1;
+                // With others who are here now, what a member of the set has shown is corrected.
+                if set.len() < self.seats.here().len() {
+                    bandit.drop_stock(|stocked| stocked.set == set);
+                    bandit.failed = 0;
+                }
                 for ticket in bandit.again(requests) {
                     self.outcomes.insert(ticket, Err(Error::Ended));
                 }
@@ -604,8 +619,8 @@ impl Switchboard {
             let label = decision_label(&run, position as u32, &waiting.nonce);
             let decision = row.map(|row| (answers(&row), row)).filter(|(answers, _)| answers.len() >= need);
             let Some((answers, row)) = decision else {
-                let why = done.values().find_map(|d| d.get(position)?.clone().err());
-                let why = why.unwrap_or_else(|| "their results differ".into());
+                let said = said_by(t, done.values().filter_map(|d| d.get(position)?.clone().err()));
+                let why = said.into_iter().next().unwrap_or_else(|| "their results differ".into());
                 self.outcomes.insert(waiting.ticket, Err(Error::Refused(why)));
                 continue;
             };

@@ -180,6 +180,37 @@ fn every_mask_covers_its_number() {
     }
 }
 
+/// Public numbers are the same integers on all machines, or an honest member would be off the polynomial of
+/// the others: those of 54 decisions and 54 updates have this hash, whatever logarithms a system has.
+#[test]
+fn public_numbers_are_the_same_on_all_machines() {
+    let mut hasher = blake3::Hasher::new();
+    for committee in [(2, 3), (3, 7), (4, 10)] {
+        for lambda in [1.0, 1.7, 3.7] {
+            for width in [WidthShape::Tangent.width(0.5), WidthShape::Root.width(0.3)] {
+                for t in [1, 17, 1000] {
+                    let (sharing, config) =
+                        (sharing(committee), LinearConfig { lambda, width, ..config(7, 4) });
+                    let decide = Decide::new(&config, &sharing, t + 1, t, 0).unwrap();
+                    let mut numbers = decide.bonus.clone();
+                    numbers.extend([decide.at_zero, decide.estimate, decide.shift]);
+                    let learn = Learn::new(&config, &sharing, (t, MOST_RESIDUAL), (4, 1)).unwrap();
+                    numbers.extend([learn.ridge, learn.inverse_ridge, learn.scale]);
+                    for number in &numbers {
+                        hasher.update(&number.to_bytes());
+                    }
+                    for bound in [decide.most_estimate, decide.most_index, learn.most_estimate] {
+                        hasher.update(&bound.to_le_bytes());
+                    }
+                    let small = (decide.width, learn.log_t, &learn.steps, learn.residual);
+                    hasher.update(format!("{small:?}").as_bytes());
+                }
+            }
+        }
+    }
+    assert_eq!(hasher.finalize().to_hex()[..16], *"e21110ce755a549b");
+}
+
 /// Where Newton's steps leave an eigenvalue of A·V that `rounding` moves in each of them.
 fn after(steps: &[(u32, u32)], eigenvalue: f64, rounding: f64) -> f64 {
     steps.iter().fold(eigenvalue, |eigenvalue, (m, s)| {

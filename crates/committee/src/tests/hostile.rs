@@ -325,6 +325,82 @@ fn attack_a_neighbour_in_the_pack_names_a_decision() {
     assert!(!board.erase(&bandit, &honest.label, vec![0; 48], now).unwrap(), "the control takes it back");
 }
 
+/// A device whose request is refused is told why in the words of t members, and not in those of one that
+/// lies. In the control two say the same.
+#[test]
+fn attack_a_member_speaks_for_the_committee() {
+    for liars in [1, 2] {
+        let (mut committee, bandit, device) = Committee::with_bandit(2, 4);
+        let mut bytes = committee.request(&device, &bandit, &rows(0.1));
+        *bytes.last_mut().unwrap() ^= 1;
+        let ticket = committee.board.ask(&bandit, bytes, committee.now).unwrap();
+        let mut lie = |member: u8, mut said: FromMember| {
+            if let (true, FromMember::Decided { decisions, .. }) = (member <= liars, &mut said) {
+                *decisions = vec![Err("send your keys".into())];
+            }
+            vec![said]
+        };
+        committee.run_with(&mut lie, &mut tells);
+        let refused = committee.board.outcome(ticket).unwrap().err().unwrap().to_string();
+        assert_eq!(refused.contains("send your keys"), liars == 2, "{refused}");
+        assert_eq!(refused.contains("too few members accept it"), liars == 1, "{refused}");
+    }
+}
+
+/// A member that says a megabyte in place of each message has the server hand none of it to the others, who
+/// decide without it. In the control it says three kilobytes, and they are told.
+#[test]
+fn attack_a_member_says_more_than_others_read() {
+    for (more, handed_on) in [(1 << 20, false), (3000, true)] {
+        let (mut committee, bandit, device) = Committee::with_bandit(2, 4);
+        let bytes = committee.request(&device, &bandit, &rows(0.1));
+        let ticket = committee.board.ask(&bandit, bytes, committee.now).unwrap();
+        let mut lie = |member: u8, mut said: FromMember| {
+            if let (1, FromMember::Say { body, step: 1.., .. }) = (member, &mut said) {
+                body.resize(body.len() + more, 7);
+            }
+            vec![said]
+        };
+        let mut longest = 0;
+        let mut watch = |_: u8, told: &ToMember| {
+            if let ToMember::Heard { said, .. } = told {
+                longest = said.iter().map(|(_, body)| body.len()).fold(longest, usize::max);
+            }
+            vec![told.clone()]
+        };
+        committee.run_with(&mut lie, &mut watch);
+        committee.arm(&device, ticket, 2).unwrap();
+        assert_eq!(longest > more, handed_on, "{longest}");
+        assert!(longest < 10_000, "{longest}");
+    }
+}
+
+/// Slots were prepared by three of four, one of whom lies online: with three nobody can tell who. When the
+/// fourth is here, slots of all four take their place, and the liar is corrected and named. In the control
+/// the fourth is away, and the request is given up.
+#[test]
+fn attack_slots_were_prepared_with_a_liar() {
+    for away in [false, true] {
+        let mut committee = Committee::new(2, 4);
+        committee.stop(4);
+        let bandit = committee.create(&config(2, 2), 1);
+        let device = committee.session();
+        for _ in 0..6 {
+            committee.wait();
+            committee.run();
+        }
+        assert!(committee.board.view(&bandit).unwrap().slots > 0, "prepared by three");
+        if !away {
+            committee.start(4);
+            committee.run();
+        }
+        let (arm, _) = despite(&mut committee, &device, &bandit, &rows(0.1), (1, &mut one_more));
+        assert_eq!(arm.is_some(), !away);
+        let liars: Vec<u8> = committee.board.liars().keys().copied().collect();
+        assert_eq!(liars, if away { vec![] } else { vec![1] });
+    }
+}
+
 /// What the server would keep for a device, and members would refuse, it does not take: a session with a hash
 /// or a box too many, or a longer one, and a request to erase that is longer than its MACs.
 #[test]

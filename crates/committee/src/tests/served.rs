@@ -195,7 +195,17 @@ impl Committee {
     pub(crate) fn restart_server(&mut self) {
         self.number += 1000;
         let stored = self.stored.clone();
-        self.board = Switchboard::open(&self.manifest, self.options.clone(), stored, self.number).unwrap();
+        let board = Switchboard::open(&self.manifest, self.options.clone(), stored, self.number).unwrap();
+        let mut before = std::mem::replace(&mut self.board, board);
+        // What it counts on the way is what it counts of all that is stored.
+        let all_stored = before.changes().is_empty();
+        for (bandit, _) in before.definitions().filter(|_| all_stored) {
+            let counts = |board: &Switchboard| {
+                board.view(&bandit).map(|view| (view.open, view.unlearnt, view.feedbacks)).ok()
+            };
+            let (was, is) = (counts(&before), counts(&self.board));
+            assert!(is == was || is.is_none(), "{was:?}, {is:?}");
+        }
         for member in self.members.iter().flatten() {
             self.board.comes(member.number(), member.nonce(), self.now);
         }
@@ -541,6 +551,36 @@ fn members_and_servers_stop_and_start() {
     (1..=4).for_each(|member| committee.start(member));
     committee.restart_server();
     assert_eq!(play(&mut committee, &bandit, &device, 4), 20);
+}
+
+/// A server that keeps three decisions that wait for feedback drops the oldest for a fourth one, and none for
+/// those that have it.
+#[test]
+fn decisions_wait_for_feedback_beside_others_that_have_it() {
+    let mut committee = Committee::new(2, 3);
+    committee.options.most_open = 3;
+    committee.restart_server();
+    let bandit = committee.create(&config(2, 2), 1);
+    let device = committee.session();
+    let rows = vec![vec![0.5, 0.5], vec![0.1, 0.2]];
+    let mut waits: Vec<[u8; 32]> = (0..2).map(|_| committee.decide(&device, &bandit, &rows).1).collect();
+    assert_eq!(play(&mut committee, &bandit, &device, 8), 8);
+    assert_eq!(committee.board.view(&bandit).unwrap().open, 2);
+    committee.reward(&device, &bandit, &waits.remove(0), 1.0);
+    waits.extend((0..3).map(|_| committee.decide(&device, &bandit, &rows).1));
+    assert_eq!(committee.board.view(&bandit).unwrap().open, 3);
+    committee.restart_server();
+    let feedback = |committee: &mut Committee, label: &[u8; 32]| {
+        let reward = Row::new(&[1.0], &mut committee.rng).unwrap();
+        let feedback = device.feedback(label, &committee.sharing, &reward, &mut committee.rng).unwrap();
+        committee.board.feedback(&bandit, feedback.to_bytes(), committee.now)
+    };
+    assert_eq!(feedback(&mut committee, &waits[0]), Err(switchboard::Error::Decision), "the oldest");
+    for label in &waits[1..] {
+        feedback(&mut committee, label).unwrap();
+    }
+    committee.run();
+    assert_eq!(committee.board.view(&bandit).unwrap().feedbacks, 12);
 }
 
 /// Members whose steps take longer than the server's patience where many slots are prepared together, as many
