@@ -69,7 +69,8 @@ impl Run<'_> {
 /// Draws the keys of a proposal with the others, and writes keys and manifest into `folder`.
 ///
 /// # Errors
-/// Those of the key generation, which name who lies where that can be known; a new proposal is needed then.
+/// For a folder that has keys already, of this committee or another one. Those of the key generation, which
+/// name who lies where that can be known; a new proposal is needed then.
 pub fn make_keys(
     proposal: &Proposal,
     identity: &Identity,
@@ -85,6 +86,12 @@ pub fn make_keys(
     let own = proposal.cards.iter().position(|other| *other == card);
     let Some(own) = own else { bail!("the proposal does not name the member with this identity") };
     let member = own as u8 + 1;
+    let kept = folder.join(KEYS_FILE);
+    ensure!(
+        !kept.exists(),
+        "{} has the keys of a member, which nobody can make anew: name another folder",
+        kept.display()
+    );
     host::private_folder(folder)?;
     let until = Instant::now() + patience;
     let run = Run { client, proposal, member, identity, until };
@@ -110,4 +117,33 @@ fn save(folder: &Path, keys: &MemberKeys, signed: &SignedManifest) -> anyhow::Re
     let path = folder.join(MANIFEST_FILE);
     host::write_whole(&path, &signed.to_bytes()).with_context(|| path.display().to_string())?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shares::Threshold;
+
+    /// Keys for the next committee do not take the place of those of the committee before, without which that
+    /// one loses a member for good. In the control the folder is empty, and the board is asked for.
+    #[test]
+    fn keys_of_a_member_are_not_replaced() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let identities: Vec<Identity> = (0..3).map(|_| Identity::generate(&mut os_rng().unwrap())).collect();
+        let cards = identities.iter().map(Identity::card).collect();
+        let proposal =
+            Proposal { threshold: Threshold::new(2, 3).unwrap(), cards, follows: None, nonce: [1; 32] };
+        // A port that nobody listens on.
+        let client = Client::new("http://127.0.0.1:1").unwrap();
+        let make = || {
+            let made = make_keys(&proposal, &identities[0], &client, folder.path(), Duration::ZERO);
+            made.map(drop).unwrap_err().to_string()
+        };
+        let control = make();
+        assert!(!control.contains("another folder"), "{control}");
+        std::fs::write(folder.path().join(KEYS_FILE), b"keys").unwrap();
+        let refused = make();
+        assert!(refused.contains("another folder"), "{refused}");
+        assert_eq!(std::fs::read(folder.path().join(KEYS_FILE)).unwrap(), b"keys");
+    }
 }

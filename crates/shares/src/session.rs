@@ -506,7 +506,7 @@ pub fn same(a: &[u8; MAC_BYTES], b: &[u8; MAC_BYTES]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Threshold;
+    use crate::talk::{self, Answered};
     use rand::SeedableRng;
     use rand_chacha::ChaCha20Rng;
 
@@ -553,10 +553,16 @@ mod tests {
         AnswerPlace { bandit: b"shop".to_vec(), run: [3; 32], position, nonce }
     }
 
-    /// A request, its answer and a feedback arrive, for committees of different sizes.
+    /// A request, its answer and a feedback arrive, for committees of different sizes, in as many bytes as
+    /// the pages say.
     #[test]
     fn messages_of_a_session_arrive() {
-        for (t, n) in [(2, 3), (2, 4), (3, 7)] {
+        for ((t, n), sizes) in [
+            ((2, 3), [416, 128, 215]),
+            ((2, 4), [432, 144, 248]),
+            ((3, 5), [448, 160, 281]),
+            ((3, 7), [480, 192, 347]),
+        ] {
             let mut world = World::new(t, n);
             let (secret, session) = world.session();
             let members = world.members(&session);
@@ -565,10 +571,6 @@ mod tests {
             let rows: Vec<Row> =
                 (0..4).map(|i| Row::new(&[0.1 * f64::from(i); 7], &mut rng).unwrap()).collect();
             let request = secret.request(b"shop", pads, &rows, &mut rng).unwrap();
-            assert_eq!(
-                request.numbers.len() * 8 + request.macs.len() * 16 + 48,
-                320 + 16 * usize::from(n) + 48
-            );
             let read: Vec<Vec<Vec<Field>>> = members
                 .iter()
                 .map(|m| m.request(&world.sharing, b"shop", pads, 4, &request).unwrap())
@@ -595,6 +597,10 @@ mod tests {
             let shares = |member: &MemberSession| member.feedback(&world.sharing, &feedback).unwrap()[0];
             let shares: Vec<(u8, Field)> = (1..).zip(members.iter().map(shares)).collect();
             assert_eq!(world.sharing.open(&shares).unwrap().value.signed(), -65_536);
+            let place = AnswerPlace { bandit: vec![7; 32], ..place };
+            let answered = Answered { decision: [9; 32], round: 1, place, answers };
+            let answered = talk::to_bytes(&answered).unwrap();
+            assert_eq!([request.to_bytes().len(), feedback.to_bytes().len(), answered.len()], sizes);
         }
     }
 
