@@ -1,6 +1,6 @@
 //! What forgetting gains where the best arm changes, and what it costs where it does not.
 
-use crate::experiment::{Card, Claim, Decision, Experiment, Panel, Results, Scale, Series, listed};
+use crate::experiment::{Card, Claim, Experiment, Panel, Results, Scale, Series, listed};
 use crate::play::{self, curve_only};
 use anyhow::Result;
 use bandit::sampling::standard_normal;
@@ -10,6 +10,7 @@ use bandit::{
     WidthShape,
 };
 use rand::{Rng, RngExt};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// Discounts and windows on a parameter that is drawn anew, and on one that stays.
@@ -167,16 +168,22 @@ impl Experiment for DriftExperiment {
             let series = results.series(title, label);
             format!("{title}: {label} {}", series.map_or(String::new(), |series| series.shown(0)))
         };
-        let drifts = [ARMS, CONTEXTS];
+        let drift = |title: &str, factor: f64| {
+            results.ends_below(results.series(title, best(title)), factor, results.series(title, NONE))
+        };
+        let both = |title: &str| listed([best(title), NONE].map(|label| shown(title, label)));
         vec![
             results.own(
-                "Where the best arm is drawn anew every 2,000 rounds, the best discount has a quarter or less of the regret of feedback that \
-                 counts alike",
+                "Where θ is drawn anew every 2,000 rounds, the best discount has a quarter or less of the regret of feedback that counts alike",
                 "none",
-                listed(drifts.iter().flat_map(|title| [shown(title, best(title)), shown(title, NONE)])),
-                Decision::all(drifts.map(|title| {
-                    results.ends_below(results.series(title, best(title)), 0.25, results.series(title, NONE))
-                })),
+                both(CONTEXTS),
+                drift(CONTEXTS, 0.25),
+            ),
+            results.own(
+                "Where the best one of 4 arms is drawn anew, the best discount has three quarters or less of that regret",
+                "none",
+                both(ARMS),
+                drift(ARMS, 0.75),
             ),
             results.own(
                 "Where nothing changes, a discount has more regret than feedback that counts alike",
@@ -208,17 +215,46 @@ impl Experiment for DriftExperiment {
             let cells = [ARMS, CONTEXTS, STILL].map(|title| cell(title).unwrap_or_default()).join(" | ");
             let _ = writeln!(out, "| {label} | {cells} |");
         }
+        out.push_str(&peers()?);
         Some(out)
     }
 }
 
 const PAGE: &str = include_str!("drift.txt");
 
+/// What `lab/peers/drift.py` has kept: regret by seed.
+const PEERS: &str = include_str!("../../peers/kept/drift.json");
+
+/// The table beside other libraries, which play the same rewards.
+fn peers() -> Option<String> {
+    let kept: BTreeMap<String, Vec<f64>> = serde_json::from_str(PEERS).ok()?;
+    let seeds = kept.values().next()?.len();
+    let mut out = format!(
+        "\nBeside other libraries, which forget nothing: 4 arms without features, success of 0.7 for the best one and of 0.4 for the others, {ROUNDS} rounds, the same rewards\n\
+         for all (`lab/peers/drift.py`; mabwiser 2.7.4, contextualbandits 0.3.30, their defaults). Regret, mean ± standard error of {seeds} seeds:\n\n\
+         | policy | regret |\n|---|---:|\n"
+    );
+    for (name, values) in &kept {
+        let n = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / n;
+        let squares = values.iter().map(|x| (x - mean).powi(2)).sum::<f64>();
+        let _ = writeln!(out, "| {name} | {mean:.0} ± {:.0} |", (squares / (n - 1.0) / n).sqrt());
+    }
+    Some(out)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use bandit::Policy;
     use privacy::source::SplitMix64;
+
+    #[test]
+    fn the_page_has_what_is_kept() {
+        let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/forgetting.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        assert!(page.starts_with(PAGE) && page.ends_with(&peers().unwrap()));
+    }
 
     /// After a change a bandit that forgets follows, and one that does not stays behind, over few seeds.
     #[test]
