@@ -119,9 +119,7 @@ fn decide(d: usize, k: usize, users: usize) -> Result<()> {
         };
         let mut fresh = Vec::new();
         for (group, masked) in engine.step(step)?.iter().zip(&sent) {
-            for exchange in group {
-                fresh.push(ckks_secret::exchange(exchange, from, to, masked, &factors, &mut rng)?);
-            }
+            fresh.extend(ckks_secret::exchange_group(group, from, to, masked, &factors, &mut rng)?);
         }
         let holder = ms(start);
         let start = Instant::now();

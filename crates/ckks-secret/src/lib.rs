@@ -25,7 +25,8 @@ pub use keygen::{galois_key, public_key, relin_key, ring_switch_key};
 pub use noise::{Precision, measure};
 pub use private::Private;
 pub use raise::{
-    exchange, exchange_under_pads, flooded_constant, raise, slots_to_coefficients, slots_under_pads,
+    exchange, exchange_group, exchange_under_pads, flooded_constant, raise, slots_to_coefficients,
+    slots_under_pads,
 };
 pub use sealed::{MAX_SEALED_BYTES, Passphrase, SEALED_MAGIC, seal, unseal};
 pub use secret::SecretKey;

@@ -2,7 +2,9 @@ use crate::decrypt::coefficients;
 use crate::encrypt::{SeededCiphertext, encrypt};
 use crate::{Error, SecretKey};
 use ckks::{Ciphertext, Exchange, KeyId, Padded, Plaintext, RAISE_FACTORS, SlotsToCoefficients};
-use rand::{CryptoRng, RngExt};
+use rand::{CryptoRng, RngExt, SeedableRng};
+use rand_chacha::ChaCha20Rng;
+use rayon::prelude::*;
 use zeroize::{Zeroize, Zeroizing};
 
 /// Decrypts `masked` under the key `from` and encrypts what it becomes with these factors
@@ -22,9 +24,34 @@ pub fn exchange<R: CryptoRng>(
     factors: &[f64],
     rng: &mut R,
 ) -> Result<Vec<SeededCiphertext>, Error> {
-    assert!(*to.params() == exchange.to().params, "keys of this exchange");
-    let messages = exchanged(exchange, from, masked, factors)?;
-    Ok(messages.iter().map(|message| encrypt(to, message, rng)).collect())
+    let group = std::slice::from_ref(exchange);
+    Ok(exchange_group(group, from, to, masked, factors, rng)?.pop().unwrap_or_default())
+}
+
+/// As [`exchange`], for each exchange of a group, which have one masked side and go to one ring: what is
+/// masked is decrypted once.
+///
+/// # Errors
+/// As [`exchange`]; [`ckks::Error::BadParams`] for exchanges of different masked sides.
+///
+/// # Panics
+/// As [`exchange`].
+pub fn exchange_group<R: CryptoRng>(
+    group: &[Exchange],
+    from: &SecretKey,
+    to: &SecretKey,
+    masked: &[Ciphertext],
+    factors: &[f64],
+    rng: &mut R,
+) -> Result<Vec<Vec<SeededCiphertext>>, Error> {
+    assert!(group.iter().all(|exchange| *to.params() == exchange.to().params), "keys of this exchange");
+    let messages = exchanged(group, from, masked, factors)?;
+    let mut one = |message| (message, ChaCha20Rng::from_rng(rng));
+    let drawn: Vec<Vec<_>> = messages.iter().map(|of| of.iter().map(&mut one).collect()).collect();
+    let encrypted = |of: Vec<(&Plaintext, ChaCha20Rng)>| {
+        of.into_par_iter().map(|(message, mut rng)| encrypt(to, message, &mut rng)).collect()
+    };
+    Ok(drawn.into_par_iter().map(encrypted).collect())
 }
 
 /// As [`exchange`], of one message for users who hold no key: the frame, under the identifier `id`, of its
@@ -44,24 +71,27 @@ pub fn exchange_under_pads(
     id: KeyId,
     users: &[Padded<'_>],
 ) -> Result<Vec<u8>, Error> {
-    let messages = exchanged(exchange, from, masked, factors)?;
+    let messages = exchanged(std::slice::from_ref(exchange), from, masked, factors)?.concat();
+    let messages = Zeroizing::new(messages);
     match &messages[..] {
         [message] => Ok(ckks::write_padded(&exchange.to().params, id, message, users)?),
         more => Err(ckks::Error::CiphertextCount { got: more.len(), want: 1 }.into()),
     }
 }
 
-/// The messages of an exchange.
+/// The messages of the exchanges of a group.
 fn exchanged(
-    exchange: &Exchange,
+    group: &[Exchange],
     from: &SecretKey,
     masked: &[Ciphertext],
     factors: &[f64],
-) -> Result<Zeroizing<Vec<Plaintext>>, Error> {
-    assert!(*from.params() == exchange.from().params, "keys of this exchange");
-    exchange.check(masked)?;
-    let inputs: Vec<_> = masked.iter().map(|ct| Zeroizing::new(coefficients(from, ct))).collect();
-    Ok(Zeroizing::new(exchange.encode(&inputs, factors)?))
+) -> Result<Zeroizing<Vec<Vec<Plaintext>>>, Error> {
+    for exchange in group {
+        assert!(*from.params() == exchange.from().params, "keys of this exchange");
+        exchange.check(masked)?;
+    }
+    let inputs: Vec<_> = masked.par_iter().map(|ct| Zeroizing::new(coefficients(from, ct))).collect();
+    Ok(Zeroizing::new(Exchange::encode_group(group, &inputs, factors)?))
 }
 
 /// As [`exchange`], of one ciphertext for one: the key holder's part of a raise ([`ckks::Places`]).

@@ -19,6 +19,7 @@ use crate::mask::uniform_mask;
 use crate::raise::same;
 use crate::wide::{DECODED_FRACTION, from_wide, scaled};
 use crate::{Ciphertext, Error, MAX_WIDE_BITS, MaskSeed, Op, Params, Plaintext, WideEncoder, WideSlot};
+use rayon::prelude::*;
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
@@ -104,6 +105,12 @@ impl Side {
     fn check_count(&self, got: usize) -> Result<(), Error> {
         let max = self.ciphertexts;
         if got == max { Ok(()) } else { Err(Error::CiphertextCount { got, want: max }) }
+    }
+
+    /// Whether both have the same numbers in the same ciphertexts.
+    fn is(&self, other: &Side) -> bool {
+        let of = |side: &Side| (side.domain, side.ciphertexts, side.level, side.scale.to_bits());
+        of(self) == of(other) && self.params == other.params
     }
 
     fn hash(&self, hasher: &mut blake3::Hasher) {
@@ -299,25 +306,64 @@ impl Exchange {
         if self.decoder.is_some() { f64::from(DECODED_FRACTION).exp2() } else { 1.0 }
     }
 
-    /// The plaintexts that the coefficients of the masked side become with these factors, one for each group.
+    /// The plaintexts that the coefficients of the masked side become with these factors, one for each
+    /// ciphertext.
     ///
     /// # Errors
     /// As [`Self::check_factors`]; [`Error::CiphertextCount`], [`Error::CoefficientCount`] for another number
     /// of inputs, [`Error::ValueRange`] for one that is not centred modulo q.
-    pub fn encode<C: AsRef<[i128]>>(&self, inputs: &[C], factors: &[f64]) -> Result<Vec<Plaintext>, Error> {
+    pub fn encode<C: AsRef<[i128]> + Sync>(
+        &self,
+        inputs: &[C],
+        factors: &[f64],
+    ) -> Result<Vec<Plaintext>, Error> {
+        self.image(&self.numbers(inputs)?, factors)
+    }
+
+    /// As [`Self::encode`], of each of these exchanges, which have one masked side: its slots are decoded
+    /// once.
+    ///
+    /// # Errors
+    /// As [`Self::encode`]; [`Error::BadParams`] for exchanges of different masked sides.
+    pub fn encode_group<C: AsRef<[i128]> + Sync>(
+        group: &[Exchange],
+        inputs: &[C],
+        factors: &[f64],
+    ) -> Result<Vec<Vec<Plaintext>>, Error> {
+        let Some(first) = group.first() else { return Ok(Vec::new()) };
+        if group.iter().any(|other| !other.from.is(&first.from)) {
+            return Err(Error::BadParams("exchanges of one group with different masked sides".into()));
+        }
+        let numbers = first.numbers(inputs)?;
+        group.par_iter().map(|exchange| exchange.image(&numbers, factors)).collect()
+    }
+
+    /// The numbers at the places of the masked side.
+    fn numbers<C: AsRef<[i128]> + Sync>(&self, inputs: &[C]) -> Result<Zeroizing<Vec<i128>>, Error> {
         self.from.check_count(inputs.len())?;
-        let (last, shares) = self.shares(factors)?;
-        let (n, mut numbers) = (self.from.params.n(), Zeroizing::new(Vec::with_capacity(self.from.places())));
-        for input in inputs {
+        let n = self.from.params.n();
+        let mut numbers = Zeroizing::new(vec![0; self.from.places()]);
+        let of_one = |(numbers, input): (&mut [i128], &C)| {
             let input = input.as_ref();
             if input.len() != n {
                 return Err(Error::CoefficientCount { got: input.len(), max: n });
             }
             match &self.decoder {
-                None => numbers.extend_from_slice(input),
-                Some(decoder) => numbers.extend(decoder.slots(input)?.iter().flatten().copied()),
+                None => numbers.copy_from_slice(input),
+                Some(decoder) => {
+                    let slots = decoder.slots(input)?;
+                    numbers.iter_mut().zip(slots.iter().flatten()).for_each(|(number, part)| *number = *part);
+                }
             }
-        }
+            Ok(())
+        };
+        numbers.par_chunks_exact_mut(n).zip(inputs).try_for_each(of_one)?;
+        Ok(numbers)
+    }
+
+    /// The plaintexts that the numbers at the places of the masked side become.
+    fn image(&self, numbers: &[i128], factors: &[f64]) -> Result<Vec<Plaintext>, Error> {
+        let (last, shares) = self.shares(factors)?;
         let fraction = self.fraction();
         let kept = if self.encoder.is_some() { fraction } else { 1.0 };
         let mut out = Zeroizing::new(vec![0i128; self.sums()]);
@@ -346,7 +392,7 @@ impl Exchange {
             };
             Ok(Plaintext { poly: poly.into_ntt(basis), level: *level, scale: *scale })
         };
-        out.chunks_exact(params.n()).map(plaintext).collect()
+        out.par_chunks_exact(self.to.params.n()).map(plaintext).collect()
     }
 
     /// Adds the mask that `seed` stands for to every coefficient of the ciphertexts.
@@ -356,9 +402,9 @@ impl Exchange {
     pub fn mask_assign(&self, ciphertexts: &mut [Ciphertext], seed: &MaskSeed) -> Result<(), Error> {
         self.check(ciphertexts)?;
         let basis = self.from.params.q_basis(self.from.level);
-        for (ct, mask) in ciphertexts.iter_mut().zip(self.masks(seed)) {
+        ciphertexts.par_iter_mut().zip(self.masks(seed)).for_each(|(ct, mask)| {
             ct.c0.add_assign(basis, &from_wide(basis, &mask, 1).into_ntt(basis));
-        }
+        });
         Ok(())
     }
 
@@ -366,7 +412,7 @@ impl Exchange {
     fn masks(&self, seed: &MaskSeed) -> Vec<Vec<i128>> {
         let Side { params, ciphertexts, level, .. } = &self.from;
         let seed_of = |i: usize| *blake3::keyed_hash(seed, &(i as u64).to_le_bytes()).as_bytes();
-        (0..*ciphertexts).map(|i| uniform_mask(params, *level, &seed_of(i))).collect()
+        (0..*ciphertexts).into_par_iter().map(|i| uniform_mask(params, *level, &seed_of(i))).collect()
     }
 
     /// What the mask of `seed` becomes with these factors. It can be computed while the key holder works.
@@ -375,6 +421,19 @@ impl Exchange {
     /// As [`Self::check_factors`].
     pub fn encode_mask(&self, seed: &MaskSeed, factors: &[f64]) -> Result<Vec<Plaintext>, Error> {
         self.encode(&self.masks(seed), factors)
+    }
+
+    /// As [`Self::encode_mask`], of each of these exchanges, which have one masked side.
+    ///
+    /// # Errors
+    /// As [`Self::encode_group`].
+    pub fn encode_masks(
+        group: &[Exchange],
+        seed: &MaskSeed,
+        factors: &[f64],
+    ) -> Result<Vec<Vec<Plaintext>>, Error> {
+        let masks = group.first().map_or_else(Vec::new, |first| first.masks(seed));
+        Self::encode_group(group, &masks, factors)
     }
 
     /// The constant coefficient of the first masked ciphertext, in units of its scale, from what the key

@@ -32,12 +32,17 @@ pub fn mask_seed_for<R: CryptoRng>(ciphertext: &Ciphertext, rng: &mut R) -> Mask
 /// so that an exchange that is resumed sends the same bytes, and other ciphertexts have another one.
 pub fn mask_seed_of(ciphertexts: &[Ciphertext], key: &MaskSeed) -> MaskSeed {
     let mut hasher = blake3::Hasher::new_keyed(key);
+    let mut bytes = Vec::new();
     for ciphertext in ciphertexts {
         hasher.update(&(ciphertext.level as u64).to_le_bytes());
-        for i in 0..=ciphertext.level {
-            for limb in ciphertext.limbs(i) {
-                hasher.update(&limb.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>());
-            }
+        for limb in (0..=ciphertext.level).flat_map(|i| ciphertext.limbs(i)) {
+            // Whole limbs: byte by byte takes longer than the hash.
+            bytes.resize(8 * limb.len(), 0);
+            bytes
+                .chunks_exact_mut(8)
+                .zip(limb)
+                .for_each(|(bytes, x)| bytes.copy_from_slice(&x.to_le_bytes()));
+            hasher.update(&bytes);
         }
     }
     *hasher.finalize().as_bytes()

@@ -281,8 +281,8 @@ impl StagedEngine {
     /// [`Error::Ckks`] for factors that are too large ([`Exchange::check_factors`]).
     pub fn encode_masks(&self, evaluation: &StagedEvaluation) -> Result<Vec<Vec<Plaintext>>, Error> {
         let groups = self.step(evaluation.step)?.iter().zip(&evaluation.seeds);
-        let exchanges = groups.flat_map(|(group, seed)| group.iter().map(move |exchange| (exchange, seed)));
-        exchanges.map(|(exchange, seed)| Ok(exchange.encode_mask(seed, &evaluation.factors)?)).collect()
+        let images = groups.map(|(group, seed)| Exchange::encode_masks(group, seed, &evaluation.factors));
+        Ok(images.collect::<Result<Vec<_>, _>>()?.concat())
     }
 
     /// What the holder of the key is asked for next, from its ciphertexts for each exchange of this step and

@@ -338,11 +338,13 @@ impl BanditDevice<'_> {
             for group in asked.groups {
                 let count = group.first().map_or(0, |exchange| exchange.from().ciphertexts);
                 let (masked, after) = rest.split_at(count);
-                for exchange in &group {
+                if let Some(first) = group.first() {
                     let [(from, _), (to, id)] =
-                        [self.holds(&exchange.from().params)?, self.holds(&exchange.to().params)?];
-                    let fresh = ckks_secret::exchange(exchange, from, to, masked, asked.factors, rng)?;
-                    out.extend(fresh.iter().map(|fresh| fresh.to_bytes(to, id)));
+                        [self.holds(&first.from().params)?, self.holds(&first.to().params)?];
+                    let fresh = ckks_secret::exchange_group(&group, from, to, masked, asked.factors, rng)?;
+                    out.extend(
+                        fresh.par_iter().flatten().map(|fresh| fresh.to_bytes(to, id)).collect::<Vec<_>>(),
+                    );
                 }
                 rest = after;
             }

@@ -406,3 +406,34 @@ fn attack_what_is_not_of_the_exchange_is_refused() {
     let refused = exchange.unmask_assign(&mut [zero(1, from.scale)], &mask);
     assert!(matches!(refused, Err(Error::ScaleMismatch { .. })), "{refused:?}");
 }
+
+/// The exchanges of a group, whose slots are decoded once, are those of each alone: the holder encrypts the
+/// same numbers, and the server finds the same images of the mask. Exchanges of other ciphertexts are no
+/// group.
+#[test]
+fn groups_are_their_exchanges() {
+    let (mut rng, from) = (rng(67), masked_side(Domain::Slots, 2));
+    let n = from.params.n();
+    let of = |from: &Side, step: usize| {
+        let terms = (0..n).map(|to| MapTerm { from: (step * to + 1) % n, to, weight: 0.5, group: 0 });
+        Exchange::new(from.clone(), fresh_side(Domain::Slots, 1), terms.collect()).unwrap()
+    };
+    let group = [of(&from, 3), of(&from, 7)];
+    let values: Vec<f64> = (0..2 * n).map(|_| rng.random_range(-1.0..1.0)).collect();
+    let masked: Vec<Ciphertext> = values.chunks(n).map(|values| encrypt(&from, values, &mut rng)).collect();
+    let secret = &deep().secret;
+    let fresh = ckks_secret::exchange_group(&group, secret, secret, &masked, &[1.0], &mut rng).unwrap();
+    let images = Exchange::encode_masks(&group, &[9; 32], &[1.0]).unwrap();
+    for ((exchange, fresh), image) in group.iter().zip(fresh).zip(images) {
+        assert_eq!(image, exchange.encode_mask(&[9; 32], &[1.0]).unwrap());
+        let fresh: Vec<Ciphertext> = fresh.into_iter().map(|ct| ct.expand(secret)).collect();
+        let alone = ckks_secret::exchange(exchange, secret, secret, &masked, &[1.0], &mut rng).unwrap();
+        let alone: Vec<Ciphertext> = alone.into_iter().map(|ct| ct.expand(secret)).collect();
+        let [got, want] = [&fresh, &alone].map(|all| numbers(exchange.to(), all));
+        // Both have an error of their own, of 3.2 units in each coefficient, 2⁻²² in a slot.
+        assert!(got.iter().zip(&want).all(|(a, b)| (a - b).abs() < 1e-5));
+    }
+    let other = of(&masked_side(Domain::Slots, 1), 3);
+    let refused = Exchange::encode_masks(&[group[0].clone(), other], &[9; 32], &[1.0]);
+    assert!(matches!(refused, Err(Error::BadParams(_))));
+}
