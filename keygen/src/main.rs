@@ -69,7 +69,7 @@ enum Command {
         #[arg(long, default_value = "tangent", value_parser = width)]
         width: WidthShape,
         /// How often a decision asks a holder of the key: `one` raise, which every device may answer;
-        /// `staged` 3 to ⌈log₂ K⌉ + 3 times, for up to 64 features and 256 arms with a tenth of the bytes of
+        /// `staged` 3 to 8 times, for up to 64 features and 256 arms with a tenth of the bytes of
         /// keys, which a raiser or a device with the scope `raise` answers. Bandits in stages have the
         /// tangent, a public schedule and updates by products. `auto` is the one of both for which a user
         /// alone waits less, or the only one that carries the problem; it says why, and `inspect` what it

@@ -122,7 +122,7 @@ const FIELDS: [Field; 23] = [
         "exchanges",
         "`one`, `staged` or `null`",
         &["\"two\""],
-        "Left out, as the keys were made (`helba-keygen create --exchanges`). `staged` asks a holder of the key with a token for raises 4 to ⌈log₂ K⌉ + 3 times for an evaluation, and no device: it needs `helba-raiser`, a tangent, a public schedule, 6 comparison bits, and keys of stages, or of one raise for 3 or 4 arms. Keys of stages refuse `one`.",
+        "Left out, as the keys were made (`helba-keygen create --exchanges`). `staged` asks a holder of the key with a token for raises 3 to 8 times for an evaluation, and no device: it needs `helba-raiser`, a tangent, a public schedule, 6 comparison bits, and keys of stages, or of one raise for 3 or 4 arms. Keys of stages refuse `one`.",
     ),
     (
         "open_model",

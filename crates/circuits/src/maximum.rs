@@ -151,20 +151,26 @@ pub(crate) mod tests {
         alg.fresh_real(&slots, level).unwrap()
     }
 
-    /// The entries of scores. The scores of each round are a fresh encryption.
-    fn entries(of: &Maximum, scores: &[f64], seed: u64) -> Vec<f64> {
-        let alg = noisy(scores.len(), seed);
+    /// What so many rounds leave of scores. Those of each round are a fresh encryption.
+    pub(crate) fn maxima(of: &Maximum, alg: &Clear, scores: &[f64], rounds: usize) -> Vec<f64> {
         let mut round = scores.to_vec();
-        while round.len() > 1 {
+        for _ in 0..rounds {
             let pair =
                 |pair: &[f64]| [pair[0] - pair[pair.len() - 1], (pair[0] + pair[pair.len() - 1]) / 2.0];
             let pairs: Vec<[f64; 2]> = round.chunks(2).map(pair).collect();
             let [differences, means] = [0, 1].map(|i| pairs.iter().map(|p| p[i]).collect::<Vec<f64>>());
-            let larger = of.of_two(&alg, &fresh(&alg, &differences, 10), &fresh(&alg, &means, 1)).unwrap();
+            let larger = of.of_two(alg, &fresh(alg, &differences, 10), &fresh(alg, &means, 1)).unwrap();
             assert_eq!(alg.level(&larger), 1);
             round = larger.real()[..pairs.len()].to_vec();
         }
-        let behind: Vec<f64> = scores.iter().map(|score| score - round[0]).collect();
+        round
+    }
+
+    /// The entries of scores.
+    fn entries(of: &Maximum, scores: &[f64], seed: u64) -> Vec<f64> {
+        let alg = noisy(scores.len(), seed);
+        let maximum = maxima(of, &alg, scores, scores.len().next_power_of_two().ilog2() as usize)[0];
+        let behind: Vec<f64> = scores.iter().map(|score| score - maximum).collect();
         of.entries(&alg, &fresh(&alg, &behind, 9)).unwrap().real()[..scores.len()].to_vec()
     }
 

@@ -83,7 +83,8 @@ impl Ranks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::maximum::tests::{BEHIND, fresh, noisy, played};
+    use crate::maximum::Maximum;
+    use crate::maximum::tests::{BEHIND, fresh, maxima, noisy, played};
     use protocol::staged::doublings;
 
     /// Two stages of the comparison, as maxima have.
@@ -92,8 +93,8 @@ mod tests {
         Ranks { comparison, ..Ranks::new(count, doublings(count)).unwrap() }
     }
 
-    /// The entries of scores. Each step has fresh encryptions.
-    fn entries(of: &Ranks, scores: &[f64], seed: u64) -> Vec<f64> {
+    /// The sums of the indicators of scores, over 2^⌈log₂ K⌉.
+    fn won(of: &Ranks, scores: &[f64], seed: u64) -> Vec<f64> {
         let k = scores.len();
         let alg = noisy(k * (k - 1), seed);
         let pairs = |a: usize| (0..k).filter(move |b| *b != a).map(move |b| (a, b));
@@ -102,10 +103,14 @@ mod tests {
         let indicators = of.indicators(&alg, &fresh(&alg, &differences, level)).unwrap();
         assert_eq!(alg.level(&indicators), 1);
         let padded = k.next_power_of_two() as f64;
-        let won: Vec<f64> = indicators.real()[..k * (k - 1)]
-            .chunks(k - 1)
-            .map(|of_arm| of_arm.iter().sum::<f64>() / padded)
-            .collect();
+        let indicators = indicators.real();
+        indicators[..k * (k - 1)].chunks(k - 1).map(|of_arm| of_arm.iter().sum::<f64>() / padded).collect()
+    }
+
+    /// The entries of scores. Each step has fresh encryptions.
+    fn entries(of: &Ranks, scores: &[f64], seed: u64) -> Vec<f64> {
+        let (k, won) = (scores.len(), won(of, scores, seed));
+        let alg = noisy(k * (k - 1), seed + 1);
         let entries = of.entries(&alg, &fresh(&alg, &won, of.depth() + 1)).unwrap();
         assert_eq!(alg.level(&entries), 1);
         entries.real()[..k].to_vec()
@@ -158,6 +163,47 @@ mod tests {
             }
             assert!(least > 0.9 && most < 1.02, "{count}: {least} to {most}");
             assert!(most - least < 1.0 / 64.0, "{count}: {least} to {most}");
+        }
+    }
+
+    /// The entries of scores by `rounds` rounds of maxima of two and all pairs of what they leave: those
+    /// within groups times those of groups.
+    fn of_groups(of: &Ranks, rounds: usize, scores: &[f64], seed: u64) -> Vec<f64> {
+        let (maximum, alg) = (Maximum::new().unwrap(), noisy(scores.len(), seed));
+        let left = maxima(&maximum, &alg, scores, rounds);
+        let (w, group) = (left.len(), |arm: usize| arm >> rounds);
+        let behind: Vec<f64> = scores.iter().enumerate().map(|(arm, x)| x - left[group(arm)]).collect();
+        let within = maximum.entries(&alg, &fresh(&alg, &behind, 10)).unwrap();
+        let won = won(of, &left, seed + 1000);
+        let won: Vec<f64> = (0..scores.len()).map(|arm| won[group(arm)]).collect();
+        let entries = of.entries(&alg, &fresh(&alg, &won, of.depth() + 2)).unwrap();
+        let entries = alg.mul(&within, &entries).unwrap();
+        assert_eq!((w, alg.level(&entries)), (scores.len().div_ceil(1 << rounds), 1));
+        entries.real()[..scores.len()].to_vec()
+    }
+
+    /// After rounds of maxima too, whatever number of scores is equal and best, one of them is played, or one
+    /// that is nearer than a quarter of a resolution.
+    #[test]
+    fn ties_of_groups_are_played() {
+        for (count, rounds, equals) in [
+            (5usize, 1, &[1, 4, 5][..]),
+            (32, 1, &[1, 2, 8, 16, 31, 32]),
+            (64, 2, &[1, 2, 32, 40, 48, 63, 64]),
+            (256, 1, &[1, 128, 255]),
+            (256, 4, &[1, 2, 128, 255, 256]),
+        ] {
+            let w = count.div_ceil(1usize << rounds);
+            let ranks = Ranks::new(w, doublings(w)).unwrap();
+            for (&equal, behind) in equals.iter().flat_map(|equal| BEHIND.map(|behind| (equal, behind))) {
+                for seed in 0..2 {
+                    let of = |scores: &[f64]| of_groups(&ranks, rounds, scores, seed);
+                    let (entry, loss) = played(&of, count, equal, behind, seed);
+                    let case = format!("{equal} of {count}, {rounds} rounds, {behind:?}");
+                    assert!(loss <= RESOLUTION / 4.0, "{case}: {loss}");
+                    assert!((0.5..1.1).contains(&entry), "{case}: {entry}");
+                }
+            }
         }
     }
 }

@@ -7,8 +7,8 @@
 //! evaluation, and by what they then do tells it something about their scores. Only holders that the owner
 //! of the bandit trusts may answer.
 //!
-//! The winner is found by maxima of two, or for evaluations of few users by one comparison of all pairs,
-//! which takes K(K − 1) slots a user instead of K − 1.
+//! The winner is found by rounds of maxima of two, by one comparison of all pairs, which takes K(K − 1) slots
+//! a user instead of K − 1, or by both: the pairs of what some rounds leave.
 
 use crate::{Error, Scalars};
 use bandit::Bonus;
@@ -18,12 +18,14 @@ use circuits::ranks::{Ranks, SHIFT};
 use circuits::{Complex64, Encrypted, SlotAlgebra};
 use ckks::{
     Ciphertext, Evaluator, Exchange, KeyId, MaskSeed, Packer, Params, Plaintext, PublicKey, RingKeys,
-    SeededCoefficients,
+    SeededCoefficients, Side,
 };
 use protocol::exchange::ENTRY_FLOOD_BITS;
 use protocol::staged::{LOG_LIFT, STAGED_FACTORS, StagedExchanges, StagedLayout, doublings};
 use protocol::{LOG_CONTEXT, LOG_SCORE};
-use rand::CryptoRng;
+use rand::{CryptoRng, SeedableRng};
+use rand_chacha::ChaCha20Rng;
+use rayon::prelude::*;
 use std::borrow::Borrow;
 
 /// Computes staged evaluations on ciphertexts.
@@ -31,7 +33,9 @@ use std::borrow::Borrow;
 pub struct StagedEngine {
     exchanges: StagedExchanges,
     maximum: Maximum,
-    /// For evaluations that compare all pairs.
+    /// The rounds of maxima.
+    rounds: usize,
+    /// For evaluations that compare all pairs of what the rounds leave.
     ranks: Option<Ranks>,
     /// The ring of stages.
     slots: Encrypted,
@@ -57,8 +61,8 @@ pub struct StagedEvaluation {
     step: usize,
     /// The seeds of the masks of its groups.
     seeds: Vec<MaskSeed>,
-    /// The indices of all arms, from step 1 on.
-    indices: Option<Ciphertext>,
+    /// The indices of all arms, from the first round of maxima on; then the entries within groups.
+    of_arms: Option<Ciphertext>,
 }
 
 impl StagedEvaluation {
@@ -77,8 +81,10 @@ pub fn staged_factors(scalars: &Scalars, log_range: i32) -> Result<[f64; STAGED_
     let Bonus::Linear { slope } = scalars.bonus else {
         return Err(Error::Broken("a staged evaluation with a root"));
     };
-    // The range has room for the bonus of one raise. Ranks take a larger one.
-    let room = (1.0 - SHIFT) / (1.0 - tie_bonus(RESOLUTION));
+    // The range has room for the bonus of one raise. Ranks take a larger one, and maxima are off by 0.12
+    // resolutions a round at most, of which four come before a comparison of pairs: by one resolution two of
+    // them.
+    let room = (1.0 - SHIFT - RESOLUTION) / (1.0 - tie_bonus(RESOLUTION));
     let unit = f64::from(log_range).exp2() / scalars.range * room;
     Ok([slope * unit, unit, 1.0])
 }
@@ -92,11 +98,12 @@ impl StagedEngine {
     pub fn new(exchanges: StagedExchanges, stages: RingKeys, scores: RingKeys) -> Result<Self, Error> {
         let RingKeys { evaluator, public_key, key_id } = stages;
         let slots = evaluator.params().max_slots();
-        let (layout, arms) = (&exchanges.layout, exchanges.layout.arms());
-        let ranks =
-            layout.compares_all_pairs(slots).then(|| Ranks::new(arms, doublings(arms))).transpose()?;
+        let (layout, after) = (&exchanges.layout, exchanges.layout.pairs_after(slots));
+        let of_left = |rounds: usize| Ranks::new(layout.left(rounds), doublings(layout.left(rounds)));
+        let ranks = after.map(of_left).transpose()?;
+        let rounds = after.unwrap_or(layout.rounds());
         let (slots, maximum) = (Encrypted::new(evaluator, slots)?, Maximum::new()?);
-        Ok(StagedEngine { exchanges, maximum, ranks, slots, public_key, key_id, scores })
+        Ok(StagedEngine { exchanges, maximum, rounds, ranks, slots, public_key, key_id, scores })
     }
 
     /// The places of numbers.
@@ -157,13 +164,18 @@ impl StagedEngine {
                 SeededCoefficients::read(&to.params, self.scores.key_id, to.level, to.scale, frame)?;
             return Ok(StageReply::Answers(answers));
         }
-        let mut rest = frames.iter();
-        let read = |exchange: &&Exchange| {
-            let to = exchange.to();
-            let frames = rest.by_ref().take(to.ciphertexts);
+        let mut rest = frames;
+        let mut sides = Vec::new();
+        for exchange in exchanges {
+            let (frames, after) = rest.split_at(exchange.to().ciphertexts);
+            sides.push((exchange.to(), frames));
+            rest = after;
+        }
+        let read = |(to, frames): (&Side, &[Vec<u8>])| {
+            let frames = frames.par_iter();
             frames.map(|f| ckks::read_ciphertext(&to.params, self.key_id, to.level, f)).collect()
         };
-        Ok(StageReply::Ciphertexts(exchanges.iter().map(read).collect::<Result<_, _>>()?))
+        Ok(StageReply::Ciphertexts(sides.into_par_iter().map(read).collect::<Result<_, _>>()?))
     }
 
     /// Whether the step gives answers.
@@ -188,7 +200,7 @@ impl StagedEngine {
     /// # Errors
     /// [`Error::Broken`] for another number of ciphertexts; [`Error::Ckks`] for ciphertexts of another level
     /// or scale, and if a key is missing.
-    pub fn begin<M: Borrow<Ciphertext>, R: CryptoRng>(
+    pub fn begin<M: Borrow<Ciphertext> + Sync, R: CryptoRng>(
         &self,
         factors: [f64; STAGED_FACTORS],
         users: &[Vec<Ciphertext>],
@@ -205,15 +217,16 @@ impl StagedEngine {
             return Err(Error::Broken("another number of ciphertexts in a staged evaluation"));
         }
         let (level, scale) = (params.max_level(), f64::from(LOG_SCORE).exp2());
-        let new = || Packer::new(evaluator, layout.gap(), level, scale);
-        let (mut packs, mut packer) = (Vec::new(), new()?);
-        for (contexts, part) in users.iter().flatten().flat_map(|c| model.iter().map(move |m| (c, m))) {
-            if packer.len() == packer.capacity() {
-                packs.push(std::mem::replace(&mut packer, new()?).finish()?);
-            }
-            packer.push(evaluator.mul_undivided(contexts, part.borrow())?)?;
-        }
-        packs.push(packer.finish()?);
+        let products: Vec<_> =
+            users.iter().flatten().flat_map(|c| model.iter().map(move |m| (c, m.borrow()))).collect();
+        // Packs side by side, and the products of each: inside of one, threads would wait for each other.
+        let pack = |pairs: &[(&Ciphertext, &Ciphertext)]| {
+            let mut packer = Packer::new(evaluator, layout.gap(), level, scale)?;
+            let products: Vec<_> = pairs.par_iter().map(|(c, m)| evaluator.mul_undivided(c, m)).collect();
+            products.into_iter().try_for_each(|product| packer.push(product?).map(drop))?;
+            packer.finish()
+        };
+        let mut packs: Vec<_> = products.par_chunks(layout.gap()).map(pack).collect::<Result<_, _>>()?;
         // Users who are not there.
         let empty = |log_scale: u32| Ciphertext::zero(params, level).with_scale(f64::from(log_scale).exp2());
         packs.resize_with(layout.packs(), || empty(LOG_SCORE));
@@ -222,7 +235,7 @@ impl StagedEngine {
             evaluator.mul_integer_assign(&mut lifted, 1 << LOG_LIFT);
             lifted.with_scale(f64::from(LOG_CONTEXT + LOG_LIFT).exp2())
         };
-        let mut contexts: Vec<Ciphertext> = users.iter().flatten().map(lifted).collect();
+        let mut contexts: Vec<Ciphertext> = users.par_iter().flatten().map(lifted).collect();
         contexts.resize_with(layout.users() * parts, || empty(LOG_CONTEXT + LOG_LIFT));
         self.first(factors, vec![contexts, packs], rng)
     }
@@ -249,7 +262,7 @@ impl StagedEngine {
         groups: Vec<Vec<Ciphertext>>,
         rng: &mut R,
     ) -> Result<(StagedEvaluation, Vec<Vec<Ciphertext>>), Error> {
-        let mut evaluation = StagedEvaluation { factors, step: 0, seeds: Vec::new(), indices: None };
+        let mut evaluation = StagedEvaluation { factors, step: 0, seeds: Vec::new(), of_arms: None };
         let sent = self.ask(&mut evaluation, groups, &self.scores.public_key, rng)?;
         Ok((evaluation, sent))
     }
@@ -268,7 +281,10 @@ impl StagedEngine {
             let seed = ckks::mask_seed_of(group, &ckks::mask_seed(rng));
             exchange.mask_assign(group, &seed)?;
             let params = &exchange.from().params;
-            group.iter_mut().for_each(|ct| ckks::rerandomise_assign(params, public_key, ct, rng));
+            let drawn: Vec<_> = group.iter_mut().map(|ct| (ct, ChaCha20Rng::from_rng(rng))).collect();
+            drawn.into_par_iter().for_each(|(ct, mut rng)| {
+                ckks::rerandomise_assign(params, public_key, ct, &mut rng);
+            });
             evaluation.seeds.push(seed);
         }
         Ok(groups)
@@ -305,25 +321,37 @@ impl StagedEngine {
         for ((exchange, fresh), mask) in exchanges.iter().zip(&mut fresh).zip(masks) {
             exchange.unmask_assign(fresh, mask)?;
         }
-        let rounds = self.layout().rounds();
         // Lifted contexts have no step of features and products.
         let step = evaluation.step + usize::from(self.layout().is_lifted());
         let group = match (step, fresh.as_mut_slice(), &self.ranks) {
             (0, [x, v], _) => self.squares(x, v)?,
-            (1, [pairs], Some(ranks)) => {
-                pairs.iter().map(|pairs| ranks.indicators(&self.slots, pairs)).collect::<Result<_, _>>()?
-            }
-            (2, [won], Some(ranks)) => vec![ranks.entries(&self.slots, only(won)?)?],
-            (step, [differences, means, rest @ ..], None) if step <= rounds => {
+            (step, [differences, means, rest @ ..], _) if step <= self.rounds => {
                 if let [indices] = rest {
-                    evaluation.indices = indices.pop();
+                    evaluation.of_arms = indices.pop();
                 }
                 vec![self.maximum.of_two(&self.slots, only(differences)?, only(means)?)?]
             }
-            (step, [maxima], None) if step == rounds + 1 => {
-                let indices = evaluation.indices.take().ok_or(Error::Broken("a step without indices"))?;
-                let behind = self.slots.sub(&indices, only(maxima)?)?;
-                vec![self.maximum.entries(&self.slots, &behind)?]
+            (step, [pairs, rest @ ..], Some(ranks)) if step == self.rounds + 1 => {
+                let indices = evaluation.of_arms.take();
+                let within = || match rest {
+                    [maxima] => self.behind(indices, maxima).map(Some),
+                    _ => Ok(None),
+                };
+                let indicators = |pairs| ranks.indicators(&self.slots, pairs);
+                let all = || pairs.par_iter().map(indicators).collect::<Result<_, _>>();
+                let (within, indicators) = rayon::join(within, all);
+                evaluation.of_arms = within?;
+                indicators?
+            }
+            (step, [won], Some(ranks)) if step == self.rounds + 2 => {
+                let entries = ranks.entries(&self.slots, only(won)?)?;
+                match evaluation.of_arms.take() {
+                    Some(within) => vec![self.slots.mul(&within, &entries)?],
+                    None => vec![entries],
+                }
+            }
+            (step, [maxima], None) if step == self.rounds + 1 => {
+                vec![self.behind(evaluation.of_arms.take(), maxima)?]
             }
             _ => return Err(Error::Broken("a step of a staged evaluation that has no successor")),
         };
@@ -331,11 +359,17 @@ impl StagedEngine {
         self.ask(evaluation, vec![group], &self.public_key, rng)
     }
 
+    /// The entries of arms beside the maxima that their indices are compared with.
+    fn behind(&self, indices: Option<Ciphertext>, maxima: &[Ciphertext]) -> Result<Ciphertext, Error> {
+        let indices = indices.ok_or(Error::Broken("a step without indices"))?;
+        Ok(self.maximum.entries(&self.slots, &self.slots.sub(&indices, only(maxima)?)?)?)
+    }
+
     /// The products of each feature and its row of A·x, and each prediction.
     fn squares(&self, x: &[Ciphertext], v: &[Ciphertext]) -> Result<Vec<Ciphertext>, Error> {
         let mut ones = vec![Complex64::ZERO; x.len() * self.slots.slots()];
         self.layout().predictions().for_each(|slot| ones[slot] = Complex64::ONE);
-        let parts = x.iter().zip(v).zip(ones.chunks(self.slots.slots()));
+        let parts = x.par_iter().zip(v).zip(ones.par_chunks(self.slots.slots()));
         parts.map(|((x, v), ones)| Ok(self.slots.mul(&self.slots.add_plain(x, ones)?, v)?)).collect()
     }
 

@@ -63,6 +63,8 @@ impl Circuit {
 struct Products {
     products: usize,
     merges: usize,
+    /// Packs that are made side by side, if there are several.
+    beside: usize,
 }
 
 impl Products {
@@ -74,10 +76,15 @@ impl Products {
             // One for two packs of one size; at the end each later size.
             rest => rest - rest.count_ones() as usize + (gap.ilog2() - rest.trailing_zeros()) as usize,
         };
-        Products { products, merges: full * (gap - 1) + closing }
+        Products { products, merges: full * (gap - 1) + closing, beside: 0 }
     }
 
     fn seconds(&self, scores: &Prices, top: usize) -> f64 {
+        let beside = self.beside.min(scores.threads());
+        if beside > 1 {
+            // Each pack is made by one thread, and waits for no other.
+            return Products { beside: 0, ..*self }.seconds(&scores.of_one_thread(), top) / beside as f64;
+        }
         // A merge is an automorphism, two products with a monomial and two sums.
         let product = scores.seconds(Op::Product { products: 1, terms: 0 }, top);
         let merge = scores.seconds(Op::Rotations { count: 1 }, top) + 4.0 * scores.seconds(Op::Add, top);
@@ -140,7 +147,7 @@ impl Circuits {
                 let evaluations = [staged(staging, 1, slots)?, staged(staging, many, slots)?];
                 let layout = &staging.of(1)?.layout;
                 let products = layout.context_parts() * layout.model_parts();
-                (evaluations, Products { products, merges: products })
+                (evaluations, Products { products, merges: products, beside: 0 })
             }
             None => {
                 let answered = Asked(vec![(
@@ -154,7 +161,7 @@ impl Circuits {
                     Ok(Evaluation { users, products, circuit, asked })
                 };
                 let evaluations = [of(1, vec![raised.clone()])?, of(many, vec![raised, answered])?];
-                (evaluations, Products { products: 1, merges: 1 })
+                (evaluations, Products { products: 1, merges: 1, beside: 0 })
             }
         };
         let (update, updates) = match (&of_bandit.products, &of_bandit.slots) {
@@ -251,7 +258,7 @@ impl Circuits {
     pub(crate) fn seconds(&self, prices: &AllPrices, rounds: u64, updates: u64) -> Seconds {
         let ([deep, evaluating, scores, answers], top) = (&prices.rings, self.scores_top);
         let asked = |all: &[Asked]| {
-            let each = all.iter().map(|asked| prices.exchanges.seconds(asked));
+            let each = all.iter().map(|asked| prices.exchanges.seconds(asked, deep.threads()));
             each.fold([0.0; 2], |sum, [server, holder]| [sum[0] + server, sum[1] + holder])
         };
         // Each part of the switch is decomposed, multiplied by the keys of all parts, and divided. A move is
@@ -329,32 +336,49 @@ fn staged(staging: &Staging, users: usize, slots: usize) -> Result<Evaluation, E
     let exchanges = staging.of(users)?;
     let StagedExchanges { layout, steps } = &*exchanges;
     let counter = OperationCounter::new(slots)?;
-    let (maximum, at_once) = (Maximum::new()?, layout.compares_all_pairs(slots));
-    let ranks = at_once.then(|| Ranks::new(layout.arms(), doublings(layout.arms()))).transpose()?;
+    let (maximum, after) = (Maximum::new()?, layout.pairs_after(slots));
+    let ranks =
+        after.map(|rounds| Ranks::new(layout.left(rounds), doublings(layout.left(rounds)))).transpose()?;
+    let rounds = after.unwrap_or(layout.rounds());
     // What the server computes of the ciphertexts of every exchange but the last.
     for (at, step) in steps.iter().enumerate().take(steps.len().saturating_sub(1)) {
         let of = |exchange: usize| step.iter().flatten().nth(exchange).map(|exchange| exchange.to());
         let Some(first) = of(0) else { continue };
-        for _ in 0..first.ciphertexts {
-            let fresh = counter.fresh(first.level)?;
-            match (at + usize::from(layout.is_lifted()), &ranks, of(1)) {
-                (0, ..) => {
-                    let with_ones = counter.add_plain(&fresh, &vec![Complex64::ONE; slots])?;
-                    counter.mul(&with_ones, &fresh)?;
+        let step = at + usize::from(layout.is_lifted());
+        let fresh = || counter.fresh(first.level);
+        match (step, &ranks, of(1)) {
+            (0, ..) => {
+                for _ in 0..first.ciphertexts {
+                    let with_ones = counter.add_plain(&fresh()?, &vec![Complex64::ONE; slots])?;
+                    counter.mul(&with_ones, &fresh()?)?;
                 }
-                (1, Some(ranks), _) => drop(ranks.indicators(&counter, &fresh)?),
-                (_, Some(ranks), _) => drop(ranks.entries(&counter, &fresh)?),
-                (_, None, Some(means)) => {
-                    drop(maximum.of_two(&counter, &fresh, &counter.fresh(means.level)?)?);
-                }
-                (_, None, None) => drop(maximum.entries(&counter, &fresh)?),
             }
+            (step, _, Some(means)) if step <= rounds => {
+                drop(maximum.of_two(&counter, &fresh()?, &counter.fresh(means.level)?)?);
+            }
+            (step, Some(ranks), within) if step == rounds + 1 => {
+                for _ in 0..first.ciphertexts {
+                    ranks.indicators(&counter, &fresh()?)?;
+                }
+                if let Some(within) = within {
+                    maximum.entries(&counter, &counter.fresh(within.level)?)?;
+                }
+            }
+            (_, Some(ranks), _) => {
+                let entries = ranks.entries(&counter, &fresh()?)?;
+                if rounds > 0 {
+                    counter.mul(&entries, &entries)?;
+                }
+            }
+            (_, None, _) => drop(maximum.entries(&counter, &fresh()?)?),
         }
     }
     let products = users * layout.context_parts() * layout.model_parts();
+    // Lifted contexts are packed as they come.
+    let beside = if layout.is_lifted() { 0 } else { layout.packs() };
     Ok(Evaluation {
         users,
-        products: Products::packed(products, layout.gap()),
+        products: Products { beside, ..Products::packed(products, layout.gap()) },
         circuit: Circuit::of(&counter),
         asked: steps.iter().map(|step| Asked::of(step)).collect(),
     })
@@ -383,7 +407,7 @@ fn by_products(config: &BanditConfig, exchanges: &ProductExchanges) -> Result<(U
     let scalars = ProductScalars::warm(config, matrices.dim(), factors, config.scaled_rounds());
     let (mut all, mut asked) = (Products::default(), Vec::new());
     for (step, _) in (0..scalars.steps()).filter_map(|at| scalars.step(at)) {
-        let Products { products, merges } = product_of(step, matrices);
+        let Products { products, merges, .. } = product_of(step, matrices);
         all.products += products;
         all.merges += merges;
         asked.push(Asked::of(&[vec![exchanges.of(step).clone()]]));
@@ -403,7 +427,7 @@ fn product_of(step: ProductStep, matrices: &MatrixLayout) -> Products {
     let products = matrices.left_parts(rows) * matrices.right_parts();
     match matrices.pack_gap() {
         Some(gap) => Products::packed(products, gap),
-        None => Products { products, merges: 0 },
+        None => Products { products, merges: 0, beside: 0 },
     }
 }
 
@@ -420,7 +444,7 @@ mod tests {
         let reference = MEASURED_AT.validate().unwrap();
         for threads in [1, 2] {
             let prices = Prices::new(&small, &reference, rns::Kernel::Avx512Ifma, threads);
-            let seconds = |products, merges| Products { products, merges }.seconds(&prices, 1);
+            let seconds = |products, merges| Products { products, merges, beside: 0 }.seconds(&prices, 1);
             for (what, predicted) in [("product", seconds(1, 0)), ("pack_per_user", seconds(0, 1))] {
                 let id = format!("scores/{what}/n=2^13/threads={threads}");
                 let row = record.lines().find(|line| line.contains(&id)).unwrap();

@@ -113,15 +113,21 @@ impl ExchangePrices {
         }
     }
 
-    /// Seconds of the server for masks and what they become, and of the holder of the key.
-    pub(crate) fn seconds(&self, asked: &Asked) -> [f64; 2] {
+    /// Seconds of the server for masks and what they become, and of the holder of the key, which take
+    /// ciphertexts side by side on this many threads.
+    pub(crate) fn seconds(&self, asked: &Asked, threads: usize) -> [f64; 2] {
         let (mut server, mut holder) = (0.0, 0.0);
         for (from, to) in &asked.0 {
-            server += self.mask * from.limbs() * from.coefficients();
+            let beside = |ciphertexts: usize| ciphertexts as f64 / ciphertexts.div_ceil(threads) as f64;
+            let (of_from, of_to) =
+                (beside(from.ciphertexts), beside(to.iter().map(|to| to.ciphertexts).sum()));
+            // The exchanges of a group decode what they share once.
+            let read = self.read(from) / of_from;
+            server += self.mask * from.limbs() * from.coefficients() / of_from + read;
+            holder += read;
             for side in to {
-                let read = self.read(from);
-                server += read + self.made(side, 0);
-                holder += read + self.made(side, 1);
+                server += self.made(side, 0) / of_to;
+                holder += self.made(side, 1) / of_to;
             }
         }
         [server, holder]

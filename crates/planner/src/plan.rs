@@ -385,23 +385,21 @@ fn decision_depth(
     };
     let (alone, k) = (staged.for_users(1), config.linear.k);
     let squares = (!alone.is_lifted()).then_some(("squares", SQUARES_LEVEL - PRODUCTS_LEVEL));
-    let (winner, slots) = match alone.compares_all_pairs(slots) {
-        true => {
-            let steps = [
+    let after = alone.pairs_after(slots);
+    let maximum = (after != Some(0)).then_some(("each maximum of two", PAIRS_LEVEL - PRODUCTS_LEVEL));
+    let (winner, slots) = match after {
+        Some(rounds) => {
+            let (w, of_groups) = (alone.left(rounds), usize::from(rounds > 0));
+            let steps = vec![
                 ("comparison of all pairs", ALL_PAIRS_LEVEL - PRODUCTS_LEVEL),
-                ("polynomial of their sums", doublings(k) as usize + 1),
+                ("polynomial of their sums", doublings(w) as usize + 1 + of_groups),
             ];
-            (steps, k * (k - 1))
+            (steps, (w * (w - 1)).max(k))
         }
-        false => {
-            let steps = [
-                ("each maximum of two", PAIRS_LEVEL - PRODUCTS_LEVEL),
-                ("comparison with the maximum", BEHIND_LEVEL - PRODUCTS_LEVEL),
-            ];
-            (steps, k)
-        }
+        None => (vec![("comparison with the maximum", BEHIND_LEVEL - PRODUCTS_LEVEL)], k),
     };
-    Ok((depth(&squares.into_iter().chain(winner).collect::<Vec<_>>()), slots))
+    let steps: Vec<_> = squares.into_iter().chain(maximum).chain(winner).collect();
+    Ok((depth(&steps), slots))
 }
 
 /// Bytes of a bandit's ciphertexts in memory: model, statistics, sums that have a weight and those of an

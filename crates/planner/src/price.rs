@@ -161,6 +161,11 @@ impl<'a> Prices<'a> {
         self.threads
     }
 
+    /// Those on one thread.
+    pub(crate) fn of_one_thread(&self) -> Self {
+        Prices { threads: 1, measured: self.measured.clone(), ..*self }
+    }
+
     /// Seconds of `op` at `level`.
     pub(crate) fn seconds(&self, op: Op, level: usize) -> f64 {
         // The measured operation of the same kind, whose time per unit of work is carried over.

@@ -36,8 +36,8 @@ pub enum Exchanging {
     /// evaluation may be asked.
     #[default]
     One,
-    /// Four times, or for more users ⌈log₂ K⌉ + 3 times ([`crate::staged`]). Only holders of the key who may
-    /// answer every task are asked, and no user of an evaluation.
+    /// Three to eight times ([`crate::staged`]). Only holders of the key who may answer every task are asked,
+    /// and no user of an evaluation.
     Staged,
 }
 

@@ -20,18 +20,14 @@
 //! |---|---|---|
 //! | 0, unless contexts are lifted | products of contexts and model | x and v = A·x in slots, with u = ⟨ω, x⟩ in place of row d |
 //! | 1 | the products x·v, and 1·u | of index = c₁·Σ x·v + c₀·u: differences and means of pairs of arms, and all indices |
-//! | 2 … R | maxima of the pairs | differences and means of pairs of maxima |
-//! | R + 1 | the maximum of each user | the maximum beside each index |
-//! | R + 2 | entries: index − maximum + ¼ resolution, compared with 0 | coefficients of answers |
+//! | 2 … r | maxima of the pairs | differences and means of pairs of maxima |
+//! | r + 1 | the same | the differences of all pairs of the w that are left, and for each arm the maximum of its group |
+//! | r + 2 | the indicators of all pairs; entries within groups: index − maximum + ¼ resolution, compared with 0 | for each arm the sum of the indicators of its group, over 2^⌈log₂ w⌉ |
+//! | r + 3 | a polynomial of the sums, times the entries within groups | coefficients of answers |
 //!
-//! with R = ⌈log₂ K⌉. Evaluations whose pairs of arms take at most R ciphertexts compare all of them at once,
-//! which takes less time and fewer exchanges ([`StagedLayout::compares_all_pairs`]):
-//!
-//! | step | the server computes before it | what the exchange makes of it |
-//! |---|---|---|
-//! | 1 | as above | of the same indices: the differences of all pairs |
-//! | 2 | the indicators of pairs | for each arm the sum of its indicators, over 2^R |
-//! | 3 | entries: a polynomial of the sums | coefficients of answers |
+//! After r rounds of maxima ([`StagedLayout::pairs_after`]) w = ⌈K/2ʳ⌉ are left, and arm a is in group
+//! ⌊a/2ʳ⌋. With r = 0 step 1 makes the differences of all pairs of arms, and there are no entries within
+//! groups. Two arms are one group, without pairs: step r + 2 makes the coefficients of answers.
 //!
 //! Without a partner in its round a score keeps its place. With m = b·K + a for arm a of the user who came as
 //! number b, number f of
@@ -71,7 +67,8 @@ pub const LOG_LIFT: u32 = 4;
 /// The level of x and v.
 pub const SQUARES_LEVEL: usize = PRODUCTS_LEVEL + 1;
 
-/// The level of the indices and maxima that are compared: two stages of degree 15.
+/// The level of the indices and maxima that are compared: two stages of degree 15. Those of groups have one
+/// more, for the product with the entry of the group.
 pub const BEHIND_LEVEL: usize = PRODUCTS_LEVEL + 8;
 
 /// The level of the differences of pairs: two stages of degree 15, and a product.
@@ -256,7 +253,7 @@ impl StagedLayout {
     }
 
     /// The scores of a user that are left after so many rounds.
-    fn width(&self, rounds: usize) -> usize {
+    pub fn left(&self, rounds: usize) -> usize {
         self.arms.div_ceil(1 << rounds)
     }
 
@@ -270,16 +267,18 @@ impl StagedLayout {
         (0..self.users * self.arms).map(|arm| self.number(0, arm, self.features))
     }
 
-    /// Whether the pairs of all arms are compared at once, in a ring of stages with `slots` slots: where they
-    /// take no more ciphertexts than there are rounds of maxima, which is one comparison less. With two arms
-    /// there is one round, and nothing to add up.
-    pub fn compares_all_pairs(&self, slots: usize) -> bool {
-        self.arms > 2 && self.pairs(slots) <= self.rounds()
+    /// r, the rounds of maxima after which all pairs of what is left are compared at once, in a ring of
+    /// stages with `slots` slots; `None` for two arms, which have one round. The fewest ciphertexts are
+    /// compared: one in each round, and one for the entries within groups. Three are left at least.
+    pub fn pairs_after(&self, slots: usize) -> Option<usize> {
+        let compared = |rounds: &usize| rounds + self.pairs(*rounds, slots) + usize::from(*rounds > 0);
+        (0..self.rounds()).filter(|rounds| self.left(*rounds) > 2).min_by_key(compared)
     }
 
-    /// The number of ciphertexts with all pairs.
-    fn pairs(&self, slots: usize) -> usize {
-        (self.users * self.arms * (self.arms - 1)).div_ceil(slots)
+    /// The number of ciphertexts with all pairs of what so many rounds leave.
+    fn pairs(&self, rounds: usize, slots: usize) -> usize {
+        let width = self.left(rounds);
+        (self.users * width * (width - 1)).div_ceil(slots)
     }
 
     /// The number of ciphertexts that hold all numbers in `slots` slots each.
@@ -473,46 +472,62 @@ impl StagedExchanges {
             };
             Exchange::new(from, to, all().map(entry).collect())
         };
-        if layout.compares_all_pairs(slots) {
-            let count = layout.pairs(slots);
-            let indices = all().flat_map(|(user, arm)| {
-                index(user, arm, 1.0, 0).map(move |term| MapTerm { to: user * k + arm, ..term })
-            });
-            // Pair i of an arm is that with arm i, or i + 1 from its own number on.
-            let pair =
-                |arm: usize, i: usize| (arm * (k - 1) + i, arm, arm / k * k + i + usize::from(i >= arm % k));
-            let pairs = || (0..layout.users * k).flat_map(|arm| (0..k - 1).map(move |i| pair(arm, i)));
-            let of = |slot: usize, sum: usize, negative: bool| SumTerm { sum, to: 2 * slot, negative };
-            let outputs = pairs().flat_map(|(slot, a, b)| [of(slot, a, false), of(slot, b, true)]);
-            let to = side(count, ALL_PAIRS_LEVEL)?;
-            let differences =
-                Exchange::of_sums(from, to, layout.users * k, indices.collect(), outputs.collect())?;
-            let weight = (k.next_power_of_two() as f64).recip();
-            let won = pairs().map(|(slot, a, _)| MapTerm { weight, ..real(2 * slot, a) });
-            let to = side(1, PRODUCTS_LEVEL + 1 + doublings(k) as usize)?;
-            let won = Exchange::new(side(count, PRODUCTS_LEVEL)?, to, won.collect())?;
-            let last = last(side(1, PRODUCTS_LEVEL)?)?;
-            steps.extend([differences, won, last].map(|exchange| vec![vec![exchange]]));
-            return Ok(StagedExchanges { layout, steps });
-        }
-        let [differences, means] = pairs(&layout, 0, index);
-        let indices = all().flat_map(|(user, arm)| index(user, arm, 1.0, user * k + arm)).collect();
-        steps.push(vec![vec![
-            Exchange::new(from.clone(), side(1, PAIRS_LEVEL)?, differences)?,
-            Exchange::new(from.clone(), side(1, PRODUCTS_LEVEL)?, means)?,
-            Exchange::new(from, side(1, BEHIND_LEVEL)?, indices)?,
-        ]]);
-        let from = side(1, PRODUCTS_LEVEL)?;
-        for round in 1..layout.rounds() {
-            let [differences, means] = pairs(&layout, round, score(layout.width(round)));
-            steps.push(vec![vec![
+        let (rounds, after) = (layout.rounds(), layout.pairs_after(slots));
+        let mut from = from;
+        for round in 0..after.unwrap_or(rounds) {
+            let [differences, means] = match round {
+                0 => pairs(&layout, 0, index),
+                _ => pairs(&layout, round, score(layout.left(round))),
+            };
+            let mut group = vec![
                 Exchange::new(from.clone(), side(1, PAIRS_LEVEL)?, differences)?,
                 Exchange::new(from.clone(), side(1, PRODUCTS_LEVEL)?, means)?,
-            ]]);
+            ];
+            if round == 0 {
+                let indices = all().flat_map(|(user, arm)| index(user, arm, 1.0, user * k + arm)).collect();
+                let level = BEHIND_LEVEL + usize::from(after.is_some());
+                group.push(Exchange::new(from, side(1, level)?, indices)?);
+            }
+            steps.push(vec![group]);
+            from = side(1, PRODUCTS_LEVEL)?;
         }
-        let beside = all().map(|(user, arm)| real(2 * user, user * k + arm)).collect();
-        steps.push(vec![vec![Exchange::new(from.clone(), side(1, BEHIND_LEVEL)?, beside)?]]);
-        steps.push(vec![vec![last(from)?]]);
+        if let Some(after) = after {
+            let (w, count) = (layout.left(after), layout.pairs(after, slots));
+            let left = move || (0..of.users).flat_map(move |user| (0..w).map(move |at| (user, at)));
+            let to_sum = |(user, at): (usize, usize)| {
+                let terms: Vec<MapTerm> = match after {
+                    0 => index(user, at, 1.0, 0).collect(),
+                    _ => score(w)(user, at, 1.0, 0).collect(),
+                };
+                terms.into_iter().map(move |term| MapTerm { to: user * w + at, ..term })
+            };
+            // Pair i of a number is that with number i, or i + 1 from its own place on.
+            let pair =
+                move |a: usize, i: usize| (a * (w - 1) + i, a, a / w * w + i + usize::from(i >= a % w));
+            let pairs = move || (0..of.users * w).flat_map(move |a| (0..w - 1).map(move |i| pair(a, i)));
+            let output = |slot: usize, sum: usize, negative: bool| SumTerm { sum, to: 2 * slot, negative };
+            let outputs = pairs().flat_map(|(slot, a, b)| [output(slot, a, false), output(slot, b, true)]);
+            let to = side(count, ALL_PAIRS_LEVEL)?;
+            let sums = left().flat_map(to_sum).collect();
+            let mut group =
+                vec![Exchange::of_sums(from.clone(), to, layout.users * w, sums, outputs.collect())?];
+            let group_of = |(user, arm): (usize, usize)| user * w + (arm >> after);
+            if after > 0 {
+                let beside = all().map(|arm| real(2 * group_of(arm), arm.0 * k + arm.1)).collect();
+                group.push(Exchange::new(from, side(1, BEHIND_LEVEL + 1)?, beside)?);
+            }
+            let weight = (w.next_power_of_two() as f64).recip();
+            let won = pairs().map(|(slot, a, _)| MapTerm { weight, to: a, ..real(2 * slot, 0) }).collect();
+            let of_arm = |arm: (usize, usize)| output(arm.0 * k + arm.1, group_of(arm), false);
+            let level = PRODUCTS_LEVEL + 1 + doublings(w) as usize + usize::from(after > 0);
+            let (indicators, to) = (side(count, PRODUCTS_LEVEL)?, side(1, level)?);
+            let won = Exchange::of_sums(indicators, to, layout.users * w, won, all().map(of_arm).collect())?;
+            steps.extend([vec![group], vec![vec![won]]]);
+        } else {
+            let beside = all().map(|(user, arm)| real(2 * user, user * k + arm)).collect();
+            steps.push(vec![vec![Exchange::new(from, side(1, BEHIND_LEVEL)?, beside)?]]);
+        }
+        steps.push(vec![vec![last(side(1, PRODUCTS_LEVEL)?)?]]);
         Ok(StagedExchanges { layout, steps })
     }
 }
@@ -628,7 +643,7 @@ fn pairs<I: Iterator<Item = MapTerm>>(
     round: usize,
     terms: impl Fn(usize, usize, f64, usize) -> I,
 ) -> [Vec<MapTerm>; 2] {
-    let (before, after) = (layout.width(round), layout.width(round + 1));
+    let (before, after) = (layout.left(round), layout.left(round + 1));
     let (mut differences, mut means) = (Vec::new(), Vec::new());
     for user in 0..layout.users {
         for pair in 0..after {
@@ -739,20 +754,25 @@ mod tests {
             let of_scores = ring(&config, ckks::TOY_LOGN11_SCORES);
             let layout = StagedLayout::new(&config, users, of_scores, stages.max_slots()).unwrap();
             let steps = StagedExchanges::new(layout.clone(), &scores, &stages, &scores).unwrap().steps;
-            let at_once = layout.compares_all_pairs(stages.max_slots());
-            assert_eq!(at_once, [3, 5, 16].contains(&k));
+            let after = layout.pairs_after(stages.max_slots());
+            let want = match k {
+                2 => None,
+                3 | 5 | 16 => Some(0),
+                _ => Some(2),
+            };
+            assert_eq!(after, want, "{k}");
             let first = usize::from(!layout.is_lifted());
             assert_eq!(first, usize::from(k >= 100));
-            assert_eq!(steps.len(), first + if at_once { 3 } else { layout.rounds() + 2 });
+            assert_eq!(steps.len(), first + after.unwrap_or(0) + 3);
             let best = |user: usize| (0..k).map(|a| ((a * 7 + user) as f64).sin()).fold(-1.0, f64::max);
             let mut round: Vec<f64> = (0..users * k).map(|i| ((i % k * 7 + i / k) as f64).sin()).collect();
             for rounds in 0..layout.rounds() {
-                let width = layout.width(rounds);
+                let width = layout.left(rounds);
                 let terms = |user, at, weight, to| {
                     std::iter::once(MapTerm { from: user * width + at, to, weight, group: ONE })
                 };
                 let apply = |terms: &[MapTerm]| {
-                    let mut out = vec![0.0; users * layout.width(rounds + 1)];
+                    let mut out = vec![0.0; users * layout.left(rounds + 1)];
                     terms.iter().for_each(|t| out[t.to] += t.weight * round[t.from]);
                     out
                 };
@@ -777,6 +797,26 @@ mod tests {
         assert!((1..=64).zip(&sizes).all(|(users, size)| (users..=users + users / 16).contains(size)));
         sizes.dedup();
         assert_eq!(sizes.len(), 48);
+    }
+
+    /// In the ring of stages four rounds of maxima come before a comparison of pairs at most, for any number
+    /// of arms and users: an index has room for their errors.
+    #[test]
+    fn few_rounds_come_before_pairs() {
+        let scores = ckks::LOGN13_LOGQP147_SCORES;
+        let (mut most, slots) = (0, 1 << 13);
+        for k in 3..=MOST_STAGED_ARMS {
+            let config = BanditConfig::new(17, k);
+            let all = StagedLayout::most_users(&config, ring(&config, scores), slots).unwrap();
+            let layout = layout(&config, all, scores);
+            assert_eq!(layout.for_users(1).pairs_after(slots), Some(usize::from(k >= 158)), "{k}");
+            most = (1..=all)
+                .map(|users| layout.for_users(users).pairs_after(slots).unwrap())
+                .fold(most, usize::max);
+        }
+        assert_eq!(most, 4);
+        let config = BanditConfig::new(17, 2);
+        assert_eq!(layout(&config, 1, scores).pairs_after(slots), None);
     }
 
     /// What a holder of the key is sent in each step, and its reply, are within the limits of the largest
