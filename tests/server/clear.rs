@@ -601,6 +601,55 @@ fn late_feedback_where_the_policy_allows_it() {
     }
 }
 
+/// A clear policy that has closed arms plays the best open one, and learns from it; others refuse them by
+/// name.
+#[test]
+fn closed_arms_are_not_played() {
+    let folder = TempDir::new().unwrap();
+    let server = Program::start_without_keys(&folder.path().join("state"));
+    let (device, mut rng) = (server.device(), ChaCha20Rng::seed_from_u64(8));
+    let id = create(&device, &json!({"policy": "oful", "arms": 3, "features": 2})).id;
+    let linear = bandit::LinearConfig {
+        d: 2,
+        k: 3,
+        l: 1.0,
+        delta: 0.05,
+        width: bandit::WidthShape::Tangent.width(0.5),
+        ..bandit::LinearConfig::figure_1()
+    };
+    let mut twin = bandit::Oful::every_round(linear).unwrap();
+    let ask = |id: &str, rows: &[Option<Vec<f64>>]| {
+        device.post(&format!("/bandits/{id}/decisions"), json!({"contexts": rows}).to_string().as_bytes())
+    };
+    for round in 0..30 {
+        let context = contexts(2, 3, &mut rng);
+        let open: Vec<bool> = (0..3).map(|arm| arm == round % 3 || rng.random_bool(0.5)).collect();
+        let rows: Vec<Option<Vec<f64>>> =
+            context.rows().zip(&open).map(|(x, open)| open.then(|| x.to_vec())).collect();
+        let decided: Decided = serde_json::from_slice(&ask(&id, &rows).ok()).unwrap();
+        let arm = decided.arm.unwrap();
+        assert!(open[arm]);
+        assert_eq!(arm, twin.decide_open(&context, &open, &mut rng).unwrap());
+        // The best of all learns most, so that closed arms are ahead.
+        let reward = context.row(arm).unwrap()[0];
+        feedback(&device, &id, &decided.decision, &json!({"reward": reward})).ok();
+        twin.learn(&context, arm, &reward, &mut rng).unwrap();
+    }
+    let rows = [Some(vec![0.1, 0.2]), None, Some(vec![0.2, 0.1])];
+    refused(ask(&id, &[None, None, None]), 422, "bad_value", "all arms are closed");
+    let empty = json!({"contexts": [[0.1, 0.2], [], [0.2, 0.1]]}).to_string();
+    refused(
+        device.post(&format!("/bandits/{id}/decisions"), empty.as_bytes()),
+        400,
+        "malformed",
+        "row 2 is empty",
+    );
+    let other =
+        create(&device, &json!({"policy": "gloc", "arms": 3, "features": 2, "horizon": 100, "delta": 0.1}))
+            .id;
+    refused(ask(&other, &rows), 422, "bad_value", "no closed arms");
+}
+
 /// Killed between any two requests, a policy with noise goes on with everything acknowledged.
 #[test]
 fn killed_between_requests() {

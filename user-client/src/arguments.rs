@@ -205,7 +205,8 @@ pub(crate) enum Command {
         /// Secret bundle, for encrypted bandits.
         #[arg(long, requires = "contexts")]
         secret: Option<PathBuf>,
-        /// CSV file of the features, one line for each arm, without a header; - reads stdin.
+        /// CSV file of the features, one line for each arm, without a header; - reads stdin. The line of an
+        /// arm that is closed, and not to be played, is the word null.
         #[arg(long)]
         contexts: Option<PathBuf>,
         /// File that keeps the decision until its reward is returned [default: the name of the contexts with

@@ -1,8 +1,12 @@
 use crate::Error;
 use std::io::Read;
 
+/// The line of a closed arm.
+const CLOSED: &str = "null";
+
 /// Reads contexts as CSV, with one line for each arm and no header. The first of tab, semicolon and comma
-/// that the first line has separates its numbers.
+/// that the first line with numbers has separates them. The line of a closed arm is `null`, and its row is
+/// empty.
 ///
 /// # Errors
 /// [`Error::ContextsHeader`]; [`Error::Protocol`] with row and column of a cell that is no finite number;
@@ -10,13 +14,18 @@ use std::io::Read;
 pub fn read_contexts(mut input: impl Read) -> Result<Vec<Vec<f64>>, Error> {
     let mut bytes = Vec::new();
     input.read_to_end(&mut bytes).map_err(csv::Error::from)?;
-    let first = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let mut lines = bytes.split(|byte| *byte == b'\n');
+    let first = lines.find(|line| line.trim_ascii() != CLOSED.as_bytes()).unwrap_or_default();
     let delimiter = [b'\t', b';'].into_iter().find(|delimiter| first.contains(delimiter)).unwrap_or(b',');
     let mut csv = csv::ReaderBuilder::new();
     let mut csv = csv.has_headers(false).flexible(true).delimiter(delimiter).from_reader(&bytes[..]);
     let mut rows = Vec::new();
     for (i, record) in csv.records().enumerate() {
         let record = record?;
+        if record.len() == 1 && record[0].trim() == CLOSED {
+            rows.push(Vec::new());
+            continue;
+        }
         let is_name = |cell: &str| !cell.trim().is_empty() && cell.trim().parse::<f64>().is_err();
         if i == 0 && !record.is_empty() && record.iter().all(is_name) {
             return Err(Error::ContextsHeader);
@@ -39,6 +48,15 @@ mod tests {
         assert_eq!(read_contexts(&b"1,0.5\n-1e-3, 2\n"[..]).unwrap(), [[1.0, 0.5], [-1e-3, 2.0]]);
         // Lengths are the bandit's to judge.
         assert_eq!(read_contexts(&b"1\n1,2\n"[..]).unwrap(), [vec![1.0], vec![1.0, 2.0]]);
+    }
+
+    #[test]
+    fn closed_arms_are_lines_of_their_own() {
+        for text in ["null\n1,2\nnull\n", "null\r\n1;2\r\nnull\r\n"] {
+            assert_eq!(read_contexts(text.as_bytes()).unwrap(), [vec![], vec![1.0, 2.0], vec![]], "{text}");
+        }
+        let e = read_contexts(&b"1,2\n1,null\n"[..]).unwrap_err();
+        assert!(matches!(e, Error::Protocol(protocol::Error::NotANumber { row: 2, column: 2 })), "{e}");
     }
 
     #[test]

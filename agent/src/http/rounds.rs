@@ -10,7 +10,7 @@ use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use protocol::{DecisionId, Erasure};
-use schema::{Named, NamedRound, reward_in};
+use schema::{Named, OpenRound, reward_in};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use user_client::LoggedRound;
@@ -23,10 +23,11 @@ const MAX_LEARN_BYTES: usize = 4 << 20;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Asked {
-    /// One row of features for each arm.
+    /// One row of features for each arm, which is null for a closed arm.
+    #[serde(default, with = "wire::open_rows")]
     contexts: Option<Vec<Vec<f64>>>,
-    /// Named values of each candidate, if the bandit has a schema.
-    candidates: Option<Vec<Named>>,
+    /// Named values of each candidate, if the bandit has a schema; null of a closed one.
+    candidates: Option<Vec<Option<Named>>>,
     /// Named values that all candidates share.
     context: Option<Named>,
     /// The arm that the user chose last.
@@ -67,8 +68,9 @@ struct Logged {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LoggedOf {
+    #[serde(default, with = "wire::open_rows")]
     contexts: Option<Vec<Vec<f64>>>,
-    candidates: Option<Vec<Named>>,
+    candidates: Option<Vec<Option<Named>>>,
     context: Option<Named>,
     previous: Option<usize>,
     arm: usize,
@@ -179,7 +181,7 @@ fn rows(agent: &Agent, id: &str, asked: Asked) -> Result<Vec<Vec<f64>>, Error> {
             let settings = agent.0.pending.settings(id);
             let transform = settings.transform.as_ref().ok_or(Error::BadField(NO_SCHEMA))?;
             let context = context.unwrap_or_default();
-            Ok(transform.features_of(&NamedRound { context, candidates, previous })?)
+            Ok(transform.features_of_open(OpenRound { context, candidates, previous })?)
         }
         Asked { contexts: None, .. } => Err(Error::BadField(
             "contexts: missing; send one row of features for each arm, or named `candidates`",

@@ -111,3 +111,38 @@ fn the_baseline_needs_no_server() {
     let other = app.decided(&bandit, &rows);
     assert_eq!(app.feedback(&bandit, &other.decision, 1.5).problem(), (422, "bad_value".into()));
 }
+
+/// A closed arm is null: it is neither played nor drawn, and no mode plays it as the baseline.
+#[test]
+fn closed_arms_are_not_played() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let agent = Running::start(&server.url(), folder.path());
+    let (app, mut rng) = (agent.http(), rng(4));
+    let bandit = app.create();
+    app.patch(&bandit, &json!({"epsilon": 1.0})).ok::<Value>();
+    let closed = |arm: usize, rows: &[Vec<f64>]| {
+        let rows: Vec<Option<&Vec<f64>>> =
+            rows.iter().enumerate().map(|(at, x)| (at != arm).then_some(x)).collect();
+        json!({"contexts": rows})
+    };
+    for round in 0..8 {
+        let (arm, rows) = (round % 2, random_rows(&mut rng));
+        let decided: wire::Decided = app.decided_by(&bandit, &closed(arm, &rows)).ok();
+        assert_eq!(
+            (decided.arm, decided.probability, decided.reliable),
+            (Some(1 - arm), Some(1.0), Some(true))
+        );
+        app.counted(&bandit, &decided.decision, 0.5);
+    }
+    let rows = random_rows(&mut rng);
+    for mode in ["shadow", "baseline"] {
+        app.patch(&bandit, &json!({"mode": mode, "baseline": 0})).ok::<Value>();
+        assert_eq!(app.decided_by(&bandit, &closed(1, &rows)).ok::<wire::Decided>().arm, Some(0));
+        assert_eq!(app.decided_by(&bandit, &closed(0, &rows)).problem().0, 422, "{mode}");
+    }
+    let none = json!({"contexts": [null, null]});
+    assert_eq!(app.decided_by(&bandit, &none).problem(), (422, "bad_value".into()));
+    let empty = json!({"contexts": [[], rows[1]]});
+    assert_eq!(app.decided_by(&bandit, &empty).problem().0, 400);
+}

@@ -3,7 +3,7 @@
 use crate::error::Failure;
 use crate::keys::or_raise;
 use pyo3::prelude::*;
-use schema::{NamedRound, Schema, exact_json};
+use schema::{NamedRound, OpenRound, Schema, exact_json};
 
 /// A transformation, which messages of JSON describe.
 #[pyclass(frozen, module = "helba._native")]
@@ -39,12 +39,13 @@ impl Transform {
         or_raise(py, serde_json::to_string(&self.0).map_err(broken))
     }
 
-    /// One row of features for each candidate of a round.
-    fn rows(&self, py: Python<'_>, round: &str) -> PyResult<Vec<Vec<f64>>> {
+    /// One row of features for each candidate of a round, and none for a closed one.
+    fn rows(&self, py: Python<'_>, round: &str) -> PyResult<Vec<Option<Vec<f64>>>> {
         let rows = || -> Result<_, Failure> {
-            let round: NamedRound = serde_json::from_slice(&exact_json(round.as_bytes()))
+            let round: OpenRound = serde_json::from_slice(&exact_json(round.as_bytes()))
                 .map_err(|error| Failure::Named(error.to_string()))?;
-            self.0.features_of(&round).map_err(|error| Failure::Named(error.to_string()))
+            let rows = self.0.features_of_open(round).map_err(|error| Failure::Named(error.to_string()))?;
+            Ok(rows.into_iter().map(|row| Some(row).filter(|row| !row.is_empty())).collect())
         };
         or_raise(py, rows())
     }

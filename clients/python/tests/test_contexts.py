@@ -49,6 +49,8 @@ def test_rows_keep_their_places() -> None:
         (np.array([["a"] * 4] * 2), "convert them to real numbers"),
         ([["0.5"] * 4] * 2, "feature 0 of arm 0 is a str: give a real number"),
         ([[None] * 4] * 2, "feature 0 of arm 0 is a NoneType"),
+        ([[0.1] * 4, []], "arm 1 has no features: give None for an arm that is closed"),
+        ([None, None], "all arms of the decision are closed"),
         ("text", "the contexts are a str: give a list of lists"),
         (7, "the contexts are a int"),
         ([0.1, 0.2], "the features of arm 0 are a float"),

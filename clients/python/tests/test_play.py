@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from typing import Optional
 
 import helba
 import numpy as np
@@ -119,6 +120,20 @@ def test_a_frozen_bandit_decides_and_learns_nothing(client: helba.Client) -> Non
     assert bandit.feedback(decision, 0.5).feedbacks == 1
     with pytest.raises(helba.ConflictError, match="policy in the clear, and no such bandit is frozen"):
         client.create(policy="ucb1", arms=2).freeze()
+
+
+def test_closed_arms_are_not_played(encrypted: helba.Bandit, clear: helba.Bandit) -> None:
+    for bandit in (encrypted, clear):
+        for arm in (0, 1):
+            rows: list[Optional[list[float]]] = [[0.5, 0.25, 0.0, 0.0], [0.0, 0.5, 0.25, 0.0]]
+            rows[1 - arm] = None
+            decision = bandit.decide(rows, epsilon=1.0 if bandit.encrypted else 0.0)
+            assert decision.arm == arm
+            if bandit.encrypted:
+                assert decision.probability == 1.0
+                with pytest.raises(helba.ArgumentError, match="its arm is closed"):
+                    bandit.feedback(decision, 0.5, arm=1 - arm)
+            bandit.feedback(decision, 0.5)
 
 
 def test_configurations_are_passed_on(client: helba.Client) -> None:

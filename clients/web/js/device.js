@@ -223,7 +223,7 @@ export class Operations {
 
   /** A decision of a clear policy. The server reads the contexts. */
   async #decideClear(connection, id, contexts, signal) {
-    const rows = contexts === undefined ? undefined : table(contexts);
+    const rows = contexts === undefined ? undefined : table(contexts, true);
     // A decision whose request comes twice is made once.
     const headers = { "idempotency-key": randomId() };
     const body = JSON.stringify({ contexts: rows });

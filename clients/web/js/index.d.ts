@@ -154,8 +154,11 @@ export class Client {
   policies(options?: CallOptions): Promise<{ policy: string; about: string; example: Record<string, unknown> }[]>;
 }
 
-/** The features of each arm: K rows of d finite numbers with a norm of at most 1. */
-export type Contexts = ArrayLike<ArrayLike<number>>;
+/**
+ * The features of each arm: K rows of d finite numbers with a norm of at most 1. The row of an arm that is closed in this decision is
+ * `null`: it is not played, and of an encrypted bandit nobody else learns that it is closed.
+ */
+export type Contexts = ArrayLike<ArrayLike<number> | null>;
 
 /** The options of a decision. */
 export interface DecideOptions extends CallOptions {
@@ -253,8 +256,9 @@ export class Transform {
   readonly features: number;
   /** The number of candidates. */
   readonly arms: number;
-  /** One row of features for each candidate, for `decide`. Rejects with `ValueError` and the place of a value that cannot be used. */
+  /** One row of features for each candidate, for `decide`, and `null` for one that is `null`. Rejects with `ValueError` and the place of a value that cannot be used. */
   rows(candidates: Values[], options?: { context?: Values; previous?: number } & CallOptions): Promise<number[][]>;
+  rows(candidates: (Values | null)[], options?: { context?: Values; previous?: number } & CallOptions): Promise<(number[] | null)[]>;
   /**
    * The reward, from 0 to 1, of a reward in the units of the schema's `reward_range`, for `feedback`. Without a range it is the value itself.
    * Rejects with `ValueError`, with the range and the value, for one outside.

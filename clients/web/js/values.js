@@ -14,9 +14,10 @@ export function number(value, what) {
   throw named("ValueError", `${what} must be a finite number`);
 }
 
-/** The features of each arm, as arrays. */
-export function table(contexts) {
+/** The features of each arm, as arrays; null of a closed arm, where there may be closed ones. */
+export function table(contexts, closed = false) {
   return listed(contexts, "the contexts of a decision").map((row, at) => {
+    if (closed && row === null) return null;
     const cells = listed(row, `row ${at + 1} of the contexts`);
     return cells.map((value, column) => number(value, `row ${at + 1}, column ${column + 1} of the contexts`));
   });

@@ -1,7 +1,7 @@
 //! Named values to features, by the schema of an application.
 
 use crate::{Failure, Result};
-use schema::{NamedRound, Schema};
+use schema::{NamedRound, OpenRound, Schema};
 use serde_json::json;
 use wasm_bindgen::prelude::*;
 
@@ -44,13 +44,14 @@ impl Transform {
         json!({ "names": self.0.names(), "features": self.0.features(), "arms": self.0.arms() }).to_string()
     }
 
-    /// One row of features for each candidate of a round, both as JSON.
+    /// One row of features for each candidate of a round, both as JSON, where closed ones are null.
     ///
     /// # Errors
     /// `ValueError`.
     pub fn rows(&self, round: &str) -> Result<String> {
-        let round: NamedRound = serde_json::from_str(round).map_err(Failure::value)?;
-        let rows = self.0.features_of(&round).map_err(Failure::value)?;
+        let round: OpenRound = serde_json::from_str(round).map_err(Failure::value)?;
+        let rows = self.0.features_of_open(round).map_err(Failure::value)?;
+        let rows: Vec<_> = rows.iter().map(|row| Some(row).filter(|row| !row.is_empty())).collect();
         serde_json::to_string(&rows).map_err(|_| Failure::value("the features cannot be written as JSON"))
     }
 

@@ -87,6 +87,8 @@ test("contexts, rewards and configurations are checked before anything is sent",
     [[row, row, row, [0.1, "0.2", 0.2]], /row 4, column 2/],
     [[row, row, row, [0.9, 0.9, 0.9]], /row 4 is longer than 1/],
     [[row, row, row, 1], /row 4 of the contexts must be an array/],
+    [[row, row, row, []], /row 4 of the contexts is empty: null is a closed arm/],
+    [[null, null, null, null], /all arms of the decision are closed/],
     [undefined, /must be an array/],
   ]) {
     await assert.rejects(operations.decide({ bandit, contexts: [contexts] }), named("ValueError", message), String(message));
@@ -278,6 +280,20 @@ test("a frozen bandit decides and learns nothing", async () => {
   await assert.rejects(operations.feedback({ bandit, sealed, reward: 0.5 }), (error) => error.reason === "frozen");
   assert.equal((await operations.freeze({ bandit, frozen: false })).frozen, false);
   assert.equal((await operations.feedback({ bandit, sealed, reward: 0.5 })).feedbacks, 1);
+});
+
+test("closed arms are neither played nor drawn", async () => {
+  const client = await opened();
+  const { operations } = client;
+  const { bandit } = await create(client);
+  for (const epsilon of [0, 1]) {
+    for (let arm = 0; arm < ARMS; arm++) {
+      const contexts = CONTEXTS.map((row, at) => (at === arm ? row : null));
+      const [decision] = await operations.decide({ bandit, contexts: [contexts], epsilon });
+      assert.deepEqual([decision.arm, decision.probability, decision.reliable], [arm, 1, true]);
+      await operations.feedback({ bandit, sealed: decision.sealed, reward: 0.5 });
+    }
+  }
 });
 
 test("arms that epsilon draws are the ones that are learnt, and feedback can be erased", async () => {

@@ -52,6 +52,9 @@ pub enum Error {
         /// Order wanted.
         d: usize,
     },
+    /// Misuse: closed arms for a policy whose proof or whose learning needs all of them.
+    #[error("this policy has no closed arms, whose rows are null: give all rows, or take oful")]
+    ClosedArms,
     /// Misuse: a feature is infinite or not a number.
     #[error("arm {arm} has a feature that is not a finite number")]
     FeatureNotFinite {
@@ -171,6 +174,7 @@ impl Error {
             | Error::SwitchingRule { .. }
             | Error::Shape { .. }
             | Error::Rows { .. }
+            | Error::ClosedArms
             | Error::FeatureNotFinite { .. }
             | Error::FeatureTooLong { .. }
             | Error::Arm { .. }

@@ -109,13 +109,20 @@ impl Policy for Oful {
         Learnt { theta: Some(self.ridge().omega().to_vec()), ..Learnt::default() }
     }
 
-    fn decide(&mut self, context: &Features, _: &mut dyn Rng) -> Result<usize, Error> {
+    fn decide(&mut self, context: &Features, rng: &mut dyn Rng) -> Result<usize, Error> {
+        self.decide_open(context, &vec![true; self.config.k], rng)
+    }
+
+    fn decide_open(&mut self, context: &Features, open: &[bool], _: &mut dyn Rng) -> Result<usize, Error> {
         let LinearConfig { k, d, l, .. } = self.config;
         context.check(k, d, l)?;
         let round = self.ridge.round() + 1;
         let bonus = self.config.bonus(round, self.effective_start(), 0.0);
-        let index = |x: &[f64]| dot(self.ridge.omega(), x) + bonus.of(self.ridge.quadratic_form(x));
-        let indices: Vec<f64> = context.rows().map(index).collect();
+        let index = |(x, open): (&[f64], &bool)| match open {
+            true => dot(self.ridge.omega(), x) + bonus.of(self.ridge.quadratic_form(x)),
+            false => f64::NEG_INFINITY,
+        };
+        let indices: Vec<f64> = context.rows().zip(open).map(index).collect();
         Ok(self.config.preferred(&indices, EXACT_TIE, round))
     }
 

@@ -38,6 +38,20 @@ pub trait Policy: Serialize + DeserializeOwned {
     /// If `context` is outside the shape or range of this policy. The state is then unchanged.
     fn decide(&mut self, context: &Self::Context, rng: &mut dyn Rng) -> Result<usize, Error>;
 
+    /// As [`decide`](Self::decide), where the arms a with `open[a]` alone may be played, and the rows of the
+    /// others do not count. At least one arm is open.
+    ///
+    /// # Errors
+    /// As [`decide`](Self::decide); [`Error::ClosedArms`] for a policy that does not have it.
+    fn decide_open(
+        &mut self,
+        context: &Self::Context,
+        open: &[bool],
+        rng: &mut dyn Rng,
+    ) -> Result<usize, Error> {
+        if open.contains(&false) { Err(Error::ClosedArms) } else { self.decide(context, rng) }
+    }
+
     /// What [`learn`](Self::learn) must know of the last decision besides its context and arm, if other
     /// decisions are made before its feedback comes.
     fn mark(&self) -> u64 {

@@ -19,6 +19,11 @@ pub(crate) trait State: Copied + Send + Sync {
 
     fn decide(&mut self, context: Option<&Features>, rng: &mut dyn Rng) -> Result<Option<usize>, Error>;
 
+    /// As `decide`, where some arms are closed.
+    fn decide_open(&mut self, _: &Features, _: &[bool], _: &mut dyn Rng) -> Result<Option<usize>, Error> {
+        Err(bandit::Error::ClosedArms.into())
+    }
+
     fn mark(&self) -> u64 {
         0
     }
@@ -140,6 +145,15 @@ where
 
     fn decide(&mut self, context: Option<&Features>, rng: &mut dyn Rng) -> Result<Option<usize>, Error> {
         Ok(Some(self.0.decide(P::Context::of(context)?, rng)?))
+    }
+
+    fn decide_open(
+        &mut self,
+        context: &Features,
+        open: &[bool],
+        rng: &mut dyn Rng,
+    ) -> Result<Option<usize>, Error> {
+        Ok(Some(self.0.decide_open(P::Context::of(Some(context))?, open, rng)?))
     }
 
     fn learnt(&self) -> bandit::Learnt {
@@ -285,6 +299,19 @@ impl PolicyState {
     /// Those of the policy. The state must then be discarded.
     pub fn decide(&mut self, context: Option<&Features>, rng: &mut dyn Rng) -> Result<Option<usize>, Error> {
         self.state.decide(context, rng)
+    }
+
+    /// As [`Self::decide`], where the arms a with `open[a]` alone may be played.
+    ///
+    /// # Errors
+    /// As [`Self::decide`]; [`bandit::Error::ClosedArms`] for a policy that does not have it.
+    pub fn decide_open(
+        &mut self,
+        context: &Features,
+        open: &[bool],
+        rng: &mut dyn Rng,
+    ) -> Result<Option<usize>, Error> {
+        self.state.decide_open(context, open, rng)
     }
 
     /// What the last decision must be [recalled](Self::recall) by, if others are made before its feedback.

@@ -32,7 +32,7 @@ pub use layout::{
     Encoding, JoinedTable, Layout, Missing, NormRule, Projection, ProjectionRule, Schema, ScoreRule,
     reward_in,
 };
-pub use named::{Named, NamedRound};
+pub use named::{Named, NamedRound, OpenRound};
 pub use score::{RangeFit, ScoreModel, ScorePrivacy, ScoreRange};
 pub use transform::{Position, Transform};
 

@@ -172,6 +172,41 @@ impl Transform {
     }
 }
 
+/// A round to decide about. In contrast to a [`NamedRound`], candidates may be closed: they are null.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OpenRound {
+    /// Values of the context, which all candidates share.
+    #[serde(default)]
+    pub context: Named,
+    /// Values of each candidate, in the order of the arms; `None` of a closed one.
+    pub candidates: Vec<Option<Named>>,
+    /// The arm that the user of this round chose last, if the schema asks for it.
+    #[serde(default)]
+    pub previous: Option<usize>,
+}
+
+impl Transform {
+    /// As [`Self::features_of`], with an empty row for each closed candidate.
+    ///
+    /// # Errors
+    /// As [`Self::features_of`]; [`Error::Named`] if no candidate is open.
+    pub fn features_of_open(&self, round: OpenRound) -> Result<Vec<Vec<f64>>, Error> {
+        let OpenRound { context, candidates, previous } = round;
+        let candidates: Vec<Option<&Named>> = candidates.iter().map(Option::as_ref).collect();
+        let (context, cells) = self.schema().cells_of(&context, &candidates, previous, self.arms())?;
+        let Some(open) = cells.iter().flatten().next().cloned() else {
+            return Err(Error::Named { place: "candidates".into(), reason: "all of them are closed".into() });
+        };
+        // The features of a candidate do not depend on those of others.
+        let cells: Vec<Vec<Cell>> =
+            cells.into_iter().map(|cells| cells.unwrap_or_else(|| open.clone())).collect();
+        let (rows, _) = self.rows(&context, &cells, Position { previous })?;
+        let row = |(x, candidate): (&[f64], &Option<&Named>)| candidate.map_or(Vec::new(), |_| x.to_vec());
+        Ok(rows.chunks_exact(self.features()).zip(&candidates).map(row).collect())
+    }
+}
+
 impl Schema {
     /// The first entry that takes something from data, and what it takes.
     fn learns(&self) -> Option<(String, String)> {
@@ -199,11 +234,25 @@ impl Schema {
 
     /// The cells of a round of `arms` candidates, in the order of the names.
     fn cells(&self, round: &NamedRound, arms: usize) -> Result<(Vec<Cell>, Vec<Vec<Cell>>), Error> {
-        let got = round.candidates.len();
+        let candidates: Vec<Option<&Named>> = round.candidates.iter().map(Some).collect();
+        let (context, cells) = self.cells_of(&round.context, &candidates, round.previous, arms)?;
+        Ok((context, cells.into_iter().flatten().collect()))
+    }
+
+    /// As [`Self::cells`], with `None` for closed candidates.
+    #[allow(clippy::type_complexity, reason = "a pair that is taken apart by the callers")]
+    fn cells_of(
+        &self,
+        context: &Named,
+        candidates: &[Option<&Named>],
+        previous: Option<usize>,
+        arms: usize,
+    ) -> Result<(Vec<Cell>, Vec<Option<Vec<Cell>>>), Error> {
+        let got = candidates.len();
         if got != arms {
             return Err(Error::Shape { what: "candidates", got, want: arms });
         }
-        if let Some(arm) = round.previous.filter(|arm| *arm >= arms || !self.previous) {
+        if let Some(arm) = previous.filter(|arm| *arm >= arms || !self.previous) {
             let reason = match self.previous {
                 true => format!("{arm} is no arm: they are 0 to {}", arms - 1),
                 false => {
@@ -212,11 +261,12 @@ impl Schema {
             };
             return Err(Error::Named { place: "previous".into(), reason });
         }
-        let context = self.named_cells("context", &self.context, &round.context)?;
-        let of_candidate =
-            |(at, values)| self.named_cells(&format!("candidates[{at}]"), &self.candidate, values);
-        let candidates = round.candidates.iter().enumerate().map(of_candidate).collect::<Result<_, _>>()?;
-        Ok((context, candidates))
+        let context = self.named_cells("context", &self.context, context)?;
+        let of_candidate = |(at, values): (usize, &Option<&Named>)| {
+            values.map(|v| self.named_cells(&format!("candidates[{at}]"), &self.candidate, v)).transpose()
+        };
+        let cells = candidates.iter().enumerate().map(of_candidate).collect::<Result<_, _>>()?;
+        Ok((context, cells))
     }
 
     fn named_cells(
@@ -289,6 +339,25 @@ mod tests {
                 assert!((x - want / longest).abs() < 1e-12, "{rows:?}");
             }
         }
+    }
+
+    /// Open candidates have the features that they have without closed ones, whose rows are empty.
+    #[test]
+    fn closed_candidates_have_no_features() {
+        let schema = schema(
+            r#"{"layout": "dsjson", "arms": 3, "norm": "clip", "identity": true, "candidate": {"price": "none"}}"#,
+        );
+        let transform = Transform::learn(&schema, &[]).unwrap();
+        let open = |json: &str| transform.features_of_open(serde_json::from_str(json).unwrap());
+        let all =
+            transform.features_of(&round(r#"{"candidates": [{"price": 1}, {"price": 2}, {"price": 3}]}"#));
+        let [_, second, _] = &all.unwrap()[..] else { panic!() };
+        let rows = open(r#"{"candidates": [null, {"price": 2}, null]}"#).unwrap();
+        assert_eq!(rows, [vec![], second.clone(), vec![]]);
+        let error = open(r#"{"candidates": [null, {"price": "two"}, null]}"#).unwrap_err().to_string();
+        assert!(error.contains("candidates[1].price"), "{error}");
+        let error = open(r#"{"candidates": [null, null, null]}"#).unwrap_err().to_string();
+        assert!(error.contains("closed"), "{error}");
     }
 
     /// Errors name the value, and where it stands.

@@ -138,9 +138,41 @@ pub struct Spent {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DecideRequest {
-    /// One row of features for each arm.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// One row of features for each arm, which is empty for a closed arm.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "open_rows")]
     pub contexts: Option<Vec<Vec<f64>>>,
+}
+
+/// Rows of features in JSON, where the row of a closed arm is null, and empty in memory.
+pub mod open_rows {
+    use serde::de::Error as _;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    /// Writes rows.
+    ///
+    /// # Errors
+    /// Those of the format.
+    pub fn serialize<S: Serializer>(rows: &Option<Vec<Vec<f64>>>, serializer: S) -> Result<S::Ok, S::Error> {
+        let row = |x| Some(x).filter(|x: &&Vec<f64>| !x.is_empty());
+        rows.as_ref().map(|rows| rows.iter().map(row).collect::<Vec<_>>()).serialize(serializer)
+    }
+
+    /// Reads rows.
+    ///
+    /// # Errors
+    /// Those of the format, also for a row without a number, which is no closed arm.
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Vec<Vec<f64>>>, D::Error> {
+        let rows = Option::<Vec<Option<Vec<f64>>>>::deserialize(deserializer)?;
+        if let Some(at) = rows.iter().flatten().position(|row| row.as_ref().is_some_and(Vec::is_empty)) {
+            return Err(D::Error::custom(format!(
+                "row {} is empty: the row of a closed arm is null",
+                at + 1
+            )));
+        }
+        Ok(rows.map(|rows| rows.into_iter().map(Option::unwrap_or_default).collect()))
+    }
 }
 
 /// A decision of a clear policy, or of an encrypted bandit from an agent that decrypts it.
@@ -420,6 +452,20 @@ impl<'de> Visitor<'de> for SumLabel {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The row of a closed arm is null, and one without a number is refused: it is a mistake.
+    #[test]
+    fn closed_arms_are_null() {
+        let request = DecideRequest { contexts: Some(vec![vec![], vec![0.5], vec![]]) };
+        let json = r#"{"contexts":[null,[0.5],null]}"#;
+        assert_eq!(serde_json::to_string(&request).unwrap(), json);
+        assert_eq!(serde_json::from_str::<DecideRequest>(json).unwrap(), request);
+        for json in ["{}", r#"{"contexts":null}"#] {
+            assert_eq!(serde_json::from_str::<DecideRequest>(json).unwrap(), DecideRequest::default());
+        }
+        let refused = serde_json::from_str::<DecideRequest>(r#"{"contexts":[[0.5],[]]}"#).unwrap_err();
+        assert!(refused.to_string().contains("row 2 is empty"), "{refused}");
+    }
 
     /// Reading with and without summation gives the same batch and the same refusals. Labels beyond those
     /// asked for are read, and their sums are not kept.

@@ -29,7 +29,7 @@ pub use bundle::{BUNDLE_VERSION, BundleKind, BundleReader, BundleWriter, MAX_MAN
 pub use clear::{
     ClearFeedback, Counted, DecideRequest, Decided, FeedbackKind, LateFeedback, LateRule, Learnt,
     MAX_CLEAR_BYTES, ParameterCard, PolicyCard, PolicyCreated, PolicyView, Privacy, ShuffledBatch, Spent,
-    SummedBatch,
+    SummedBatch, open_rows,
 };
 pub use committee::{
     CommitteeBandit, CommitteeBanditView, CommitteeCounters, CommitteeErasure, ERASURE_HEADER, MembersHere,

@@ -14,7 +14,7 @@ use bandit::vector::within;
 use host::{lock, os_rng};
 use policies::{FEATURES_BOUND, PolicyConfig};
 use privacy::PrivacyStatement;
-use protocol::DecisionId;
+use protocol::{DecisionId, is_open};
 use serde::de::{DeserializeOwned, DeserializeSeed};
 use serde_json::{Map, Value};
 use service::{Body, Content};
@@ -147,8 +147,8 @@ impl ClearBandit {
         Ok(change.apply())
     }
 
-    /// The contexts, if they have the shape that the policy takes.
-    fn context(&self, request: DecideRequest) -> Result<Option<Features>, Error> {
+    /// The contexts, if they have the shape that the policy takes, and whether each arm is open.
+    fn context(&self, request: DecideRequest) -> Result<Option<(Features, Vec<bool>)>, Error> {
         let bad = |why: String| Err(Error::BadParameter { why });
         match (self.config.profile().shape(), request.contexts) {
             (None, None) => Ok(None),
@@ -160,13 +160,22 @@ impl ClearBandit {
                 bad("contexts: missing; this policy needs one row of features for each arm".into())
             }
             (Some((d, k)), Some(rows)) => {
-                if rows.len() != k || rows.iter().any(|row| row.len() != d) {
-                    return bad(format!("contexts: must be {k} rows of {d} features"));
+                let open: Vec<bool> = rows.iter().map(|row| is_open(row)).collect();
+                if rows.len() != k || rows.iter().any(|row| is_open(row) && row.len() != d) {
+                    return bad(format!(
+                        "contexts: must be {k} rows of {d} features, or null for closed arms"
+                    ));
+                }
+                if !open.contains(&true) {
+                    return bad("contexts: all arms are closed".into());
                 }
                 // A row that single precision made longer is shortened; the policy refuses what is longer
-                // still.
-                let rows = rows.iter().map(|row| within(row, FEATURES_BOUND).unwrap_or(row.into()));
-                Ok(Some(Features::new(rows.collect::<Vec<_>>().concat(), d)?))
+                // still. Nothing is computed of the rows of closed arms.
+                let rows = rows.iter().map(|row| match is_open(row) {
+                    true => within(row, FEATURES_BOUND).unwrap_or(row.into()),
+                    false => vec![0.0; d].into(),
+                });
+                Ok(Some((Features::new(rows.collect::<Vec<_>>().concat(), d)?, open)))
             }
         }
     }

@@ -427,10 +427,11 @@ impl ClearState {
     }
 
     /// Makes a new decision of the sender with the digest `holder`. It stays open until its feedback comes or
-    /// it expires. One with a key that was made before is answered again, and nothing changes.
+    /// it expires. One with a key that was made before is answered again, and nothing changes. Contexts come
+    /// with whether each arm is open.
     pub(super) fn decide(
         &mut self,
-        context: Option<Features>,
+        context: Option<(Features, Vec<bool>)>,
         (now, holder): (u64, Digest),
         once: Option<OnceKey>,
         statement: &PrivacyStatement,
@@ -457,8 +458,14 @@ impl ClearState {
             (Some(horizon), true) if step.core.learnt_anew + step.len() as u64 >= horizon => {
                 return Err(bandit::Error::HorizonOver { horizon }.into());
             }
-            _ => step.core.policy.decide(context.as_ref(), rng)?,
+            _ => match &context {
+                Some((context, open)) if open.contains(&false) => {
+                    step.core.policy.decide_open(context, open, rng)?
+                }
+                context => step.core.policy.decide(context.as_ref().map(|(context, _)| context), rng)?,
+            },
         };
+        let context = context.map(|(context, _)| context);
         let mut id = DecisionId([0; 16]);
         rng.fill_bytes(&mut id.0);
         step.core.round += 1;

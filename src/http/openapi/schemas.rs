@@ -433,8 +433,8 @@ fn rounds() -> Named {
         "A decision request of a clear policy.",
         &[(
             "contexts?",
-            or_null(list(row())),
-            "One row of features for each arm, if the policy takes contexts.",
+            or_null(list(or_null(row()))),
+            "One row of features for each arm, if the policy takes contexts; null for an arm that is closed, which oful alone takes.",
         )],
     );
     let decided = object(

@@ -196,7 +196,10 @@ class Bandit:
         policy without contexts takes none. The rows of an encrypted bandit have a norm of at most l, by
         default 1, and are encrypted before they are sent.
 
-        With probability epsilon, this process draws the arm to play uniformly from all, of an encrypted bandit:
+        None in place of a row closes this arm for the decision: it is not played and gets no feedback, and of
+        an encrypted bandit nobody else learns that it is closed.
+
+        With probability epsilon, this process draws the arm to play uniformly from all open ones, of an encrypted bandit:
         `decision.chosen` is what the bandit chose, and `decision.probability` that of the arm to play.
 
         Raises ContextsError before anything is sent; RefusedError and UnreachableError.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, Union
+from typing import Any, Optional, Protocol, Union
 
 from ._errors import ArgumentError, ContextsError
 from ._frames import is_frame, kind, matrix
@@ -24,8 +24,8 @@ class Array(Protocol):
     def __len__(self) -> int: ...
 
 
-Contexts = Union[Sequence[Sequence[float]], Array]
-"""One row of features for each arm."""
+Contexts = Union[Sequence[Optional[Sequence[float]]], Array]
+"""One row of features for each arm, and None for an arm that is closed."""
 
 
 def is_array(values: object) -> bool:
@@ -33,7 +33,7 @@ def is_array(values: object) -> bool:
 
 
 def rows(contexts: Any) -> list[list[float]]:
-    """The rows of `contexts` as lists of finite numbers. A data frame has a row for each arm."""
+    """The rows of `contexts` as lists of finite numbers, which are empty for closed arms. A data frame has a row for each arm."""
     if is_frame(contexts):
         contexts = matrix(contexts)
     if is_array(contexts):
@@ -43,7 +43,12 @@ def rows(contexts: Any) -> list[list[float]]:
             )
         check_numbers(contexts, "the contexts")
         contexts = contexts.tolist()
-    return [row(arm, features) for arm, features in enumerate(iterated(contexts, "the contexts"))]
+    found = []
+    for arm, features in enumerate(iterated(contexts, "the contexts")):
+        found.append([] if features is None else row(arm, features))
+        if features is not None and not found[-1]:
+            raise ContextsError(f"arm {arm} has no features: give None for an arm that is closed")
+    return found
 
 
 def row(arm: int, features: object) -> list[float]:

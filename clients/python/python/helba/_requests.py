@@ -568,7 +568,7 @@ def delete(connection: _native.Connection, bandit_id: str) -> Call[None]:
 
 
 def explored(decision: Decision, epsilon: float) -> Decision:
-    """The decision, whose arm is drawn uniformly from all with probability `epsilon`."""
+    """The decision, whose arm is drawn uniformly from all open ones with probability `epsilon`."""
     answer = decision._answer
     return decision if answer is None or epsilon == 0 else Decision(answer.explored(epsilon), {})
 

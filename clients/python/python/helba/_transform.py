@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Optional, Union
+from typing import Any, Optional, Union, overload
 
 from . import _native
 from ._contexts import reward_of
@@ -69,10 +69,20 @@ class Transform:
         """Writes it to a file, as JSON."""
         path_of(path, "the file").write_text(self._native.text() + "\n", encoding="utf-8")
 
+    @overload
     def rows(
         self, candidates: Sequence[Values], context: Optional[Values] = None, previous: Optional[int] = None
-    ) -> list[list[float]]:
-        """One row of features for each candidate, for `Bandit.decide`.
+    ) -> list[list[float]]: ...
+
+    @overload
+    def rows(
+        self, candidates: Sequence[Optional[Values]], context: Optional[Values] = None, previous: Optional[int] = None
+    ) -> list[Optional[list[float]]]: ...
+
+    def rows(
+        self, candidates: Sequence[Optional[Values]], context: Optional[Values] = None, previous: Optional[int] = None
+    ) -> Any:
+        """One row of features for each candidate, for `Bandit.decide`, and None for one that is None: it is closed.
 
         candidates is a list of named values for each candidate, or a data frame with a row for each.
         """

@@ -10,6 +10,11 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha20Rng;
 use wire::PolicyCard;
 
+/// Contexts without a closed arm.
+fn all_open(context: Option<Features>) -> Option<(Features, Vec<bool>)> {
+    context.map(|features| (features.clone(), vec![true; features.k()]))
+}
+
 /// A bandit as a store holds it.
 fn stored(bandit: &ClearState) -> Stored {
     fn rows<K: Copy + Ord + Serialize, V: Numbered + Serialize>(
@@ -57,7 +62,7 @@ fn decide_of(
 ) -> Result<Decision, Error> {
     let context = bandit.core.profile().shape().map(|(d, k)| Features::new(vec![0.1; d * k], d).unwrap());
     let statement = bandit.statement()?;
-    bandit.decide(context, (now, [sender; 16]), None, &statement, rng).map(ClearChange::apply)
+    bandit.decide(all_open(context), (now, [sender; 16]), None, &statement, rng).map(ClearChange::apply)
 }
 
 fn answer_at(
@@ -81,7 +86,7 @@ fn round(bandit: &mut ClearState, rng: &mut ChaCha20Rng) -> Result<Option<usize>
         Features::new(values, d).unwrap()
     });
     let Decision { id, arm, awaited, .. } =
-        bandit.decide(context, (now, [0; 16]), None, &statement, rng)?.apply();
+        bandit.decide(all_open(context), (now, [0; 16]), None, &statement, rng)?.apply();
     let value = rng.random::<f64>();
     let none = ClearFeedback::default();
     let feedback = match bandit.core.profile().feedback {
@@ -692,7 +697,8 @@ fn regret(bandit: &mut ClearState, users: u64, rounds: u64, seed: u64) -> (f64, 
             means = features.rows().map(|x| 1.0 / (1.0 + (-logit(x)).exp())).collect();
             context = Some(features);
         }
-        let decision = bandit.decide(context, (at, [0; 16]), None, &statement, &mut rng).unwrap().apply();
+        let decision =
+            bandit.decide(all_open(context), (at, [0; 16]), None, &statement, &mut rng).unwrap().apply();
         made += 1;
         let arm = decision.arm.unwrap();
         lost += means.iter().copied().fold(f64::MIN, f64::max) - means[arm];
