@@ -2,7 +2,7 @@
 lab/peers/kept/drift.json, which docs/forgetting.md shows.
 
     cargo build --release -p helba-lab --example decisions
-    venv/bin/python lab/peers/drift.py --programs target/release --seeds 5
+    venv/bin/python lab/peers/drift.py --programs target/release --seeds 6
 """
 
 import argparse
@@ -64,7 +64,7 @@ def played(name: str, rewards: np.ndarray, seed: int) -> np.ndarray:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--programs", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=6)
     arguments = parser.parse_args()
     kept: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder:
