@@ -281,7 +281,8 @@ impl BanditDevice<'_> {
             TaskKind::Scores { .. } | TaskKind::Sum => {
                 let params = self.small();
                 let read = ckks::read_ciphertext(params, self.small_id, params.max_level(), frame)?;
-                let log_scale = if kind == TaskKind::Sum { LOG_STATISTICS } else { LOG_SCORE };
+                let of_sums = self.exchanges.layout.log_sums();
+                let log_scale = if kind == TaskKind::Sum { of_sums } else { LOG_SCORE };
                 // Frames hold the canonical scale.
                 read.with_scale(f64::from(log_scale).exp2())
             }
