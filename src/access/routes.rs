@@ -42,6 +42,8 @@ pub enum Route {
     Learn,
     /// The encrypted counters of a bandit.
     Counters,
+    /// The encrypted model of a bandit.
+    Model,
     /// Waits for tasks of an encrypted bandit.
     Tasks,
     /// Takes the answers to tasks.
@@ -99,7 +101,7 @@ impl std::fmt::Display for Needs {
 
 impl Route {
     /// All routes.
-    pub const ALL: [Route; 25] = [
+    pub const ALL: [Route; 26] = [
         Route::Health,
         Route::OpenApi,
         Route::Docs,
@@ -118,6 +120,7 @@ impl Route {
         Route::Erase,
         Route::Learn,
         Route::Counters,
+        Route::Model,
         Route::Tasks,
         Route::Raise,
         Route::Shuffled,
@@ -153,6 +156,7 @@ impl Route {
             Route::Erase => (Method::DELETE, "/bandits/{id}/decisions/{decision}/feedback", FEEDBACK),
             Route::Learn => (Method::POST, "/bandits/{id}/learn", ADMIN),
             Route::Counters => (Method::GET, "/bandits/{id}/counters", RAISE),
+            Route::Model => (Method::GET, "/bandits/{id}/model", ADMIN),
             Route::Tasks => (Method::GET, "/bandits/{id}/raises", RAISE),
             Route::Raise => (Method::POST, "/bandits/{id}/raises", RaiseOrTicket),
             Route::Shuffled => (Method::POST, "/bandits/{id}/shuffled", FEEDBACK),

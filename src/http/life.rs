@@ -1,4 +1,4 @@
-//! `PUT /v1/bandits/{id}/frozen`: what the holder of its keys does with a bandit beside its rounds.
+//! `PUT /v1/bandits/{id}/frozen` and `GET /v1/bandits/{id}/model`: what the holder of its keys does with a bandit beside its rounds.
 
 use super::AppState;
 use crate::access::Caller;
@@ -33,4 +33,15 @@ pub(super) async fn freeze(
     let Freeze { frozen } =
         asked.map_err(|e| Error::BadJson { what: "whether a bandit is frozen", why: e.to_string() })?;
     jobs::run(None, move || Reply::json(&bandit.freeze(frozen)?)).await
+}
+
+/// The encrypted model, when all that it follows from is on disk.
+pub(super) async fn model(
+    State(state): State<AppState>,
+    id: Result<Path<String>, PathRejection>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Reply, Error> {
+    let Path(id) = id?;
+    let bandit = state.find_for(&id, &caller)?.held(&id, "exported")?;
+    jobs::run(None, move || bandit.show_model()).await
 }

@@ -11,7 +11,7 @@
 //! | `GET /keys` | `keys` |
 //! | `GET /policies` | `policies` |
 //! | `GET, POST /bandits`, `GET, PATCH, DELETE /bandits/{id}` | `bandits` |
-//! | `PUT /bandits/{id}/frozen` | `life` |
+//! | `PUT /bandits/{id}/frozen`, `GET /bandits/{id}/model` | `life` |
 //! | `POST /bandits/{id}/decisions` | `decisions` |
 //! | `POST /bandits/{id}/decisions/{decision}/again` | `again` |
 //! | `POST /bandits/{id}/decisions/{decision}/feedback` | `feedback` |
@@ -397,6 +397,7 @@ fn handler(route: Route) -> MethodRouter<AppState> {
         Route::Erase => on(method, feedback::erase),
         Route::Learn => on(method, feedback::learn),
         Route::Counters => on(method, raises::counters),
+        Route::Model => on(method, life::model),
         Route::Tasks => on(method, raises::wait),
         Route::Raise => on(method, raises::answer),
         Route::Shuffled => on(method, batches::receive),

@@ -1,10 +1,14 @@
-//! What the holder of its keys does with a bandit beside its rounds: it is frozen and thawed.
+//! What the holder of its keys does with a bandit beside its rounds: it is frozen, thawed and exported.
 
 use crate::fixture::*;
 use crate::users::*;
 use helba_server::Settings;
 use protocol::{Answers, LearnId, Status};
 use serde_json::json;
+use tempfile::TempDir;
+use testkit::ClearTwin;
+use user_client::ExportedModel;
+use wire::ShownModel;
 
 fn frozen(user: &User, frozen: bool) -> Status {
     let body = json!({ "frozen": frozen }).to_string();
@@ -104,6 +108,85 @@ fn a_frozen_bandit_forgets_when_it_is_thawed() {
     assert!(replayed.events.iter().any(|event| matches!(event, helba::Event::Erased { .. })));
 }
 
+fn exported(user: &User) -> ExportedModel {
+    user.device.export(&user.client.model(user.id(), user.device.limits()).unwrap()).unwrap()
+}
+
+/// The largest distance of A and ω from those of the twin.
+fn distance(model: &ExportedModel, twin: &mut ClearTwin) -> f64 {
+    twin.indices(&[], 1, model.feedbacks);
+    let (a, omega) = twin.model();
+    let of_a = (0..D).flat_map(|i| (0..D).map(move |j| (i, j))).map(|(i, j)| model.inverse[i][j] - a[(i, j)]);
+    let of_omega = (0..D).map(|i| model.omega[i] - omega[i]);
+    of_a.chain(of_omega).fold(0.0, |most: f64, far| most.max(far.abs()))
+}
+
+/// The exported model is the one that the bandit decides with: the exact inverse and estimate up to the
+/// errors of updates, and before the first one up to those of two encryptions; its index gives the arms that
+/// are played, and in the open tier the decrypted indices. A second export is the same. Updates in slots and
+/// by products.
+#[test]
+fn a_model_is_exported() {
+    for (keys, answers) in [(keys(), Answers::Arm), (keys(), Answers::Scores), (product_keys(), Answers::Arm)]
+    {
+        let (state, mut rng) = (TempDir::new().unwrap(), rng(73));
+        let server = Program::spawn(&mut command(&keys.public_file(), state.path(), "127.0.0.1:0"));
+        let user = User::create_with(Device::new(server.address, keys), &every_round(answers));
+        let mut twin = ClearTwin::new(user.device.created().config.clone());
+        let first = exported(&user);
+        assert_eq!((first.feedbacks, &*first.bandit, first.ridge), (0, user.id(), 1.0));
+        let far = distance(&first, &mut twin);
+        assert!(far > 0.0 && far < 64.0 / f64::from(protocol::LOG_MODEL).exp2(), "{far}");
+        let mut model = first;
+        for _ in 0..8 {
+            let rows = random_rows(&mut rng);
+            let choice = user.decide(&rows, &mut rng);
+            assert_eq!(choice.model_feedbacks, model.feedbacks);
+            let indices: Vec<f64> = rows.iter().map(|x| model.index(x)).collect();
+            let best = indices.iter().copied().fold(f64::MIN, f64::max);
+            assert!(best - indices[choice.arm] < 1e-2, "arm {} of {indices:?}", choice.arm);
+            if answers == Answers::Scores {
+                let far = indices.iter().zip(&choice.values).map(|(a, b)| (a - b).abs());
+                assert!(far.clone().all(|far| far < 2e-3), "{indices:?}, {:?}", choice.values);
+            }
+            user.feedback(&rows, &choice, &mut rng);
+            user.settle(&mut rng);
+            let x = &rows[choice.arm];
+            twin.learn(x, reward(x));
+            model = exported(&user);
+            assert_eq!(exported(&user), model);
+            let far = distance(&model, &mut twin);
+            assert!(far < (-9f64).exp2(), "{far}");
+        }
+        assert_eq!(model.feedbacks, 8);
+        let json = serde_json::to_string(&model).unwrap();
+        assert_eq!(serde_json::from_str::<ExportedModel>(&json).unwrap(), model);
+    }
+}
+
+/// A reply that is no model of this bandit is refused: another kind of message, another number of parts, and
+/// numbers that no model of so many feedbacks has, as those of a ciphertext of which a bit was changed.
+#[test]
+fn attack_what_is_no_model_is_not_exported() {
+    let server = InProcess::start(Settings::default());
+    let user = User::create_with(server.device(), &encrypted(Answers::Arm));
+    let mut rng = rng(74);
+    let reply = user.client.model(user.id(), user.device.limits()).unwrap();
+    let shown = ShownModel::read(&reply, user.device.limits()).unwrap();
+    let export = |shown: ShownModel| user.device.export(&shown.to_bytes()).map(drop);
+    export(shown.clone()).unwrap();
+    for parts in [vec![], vec![shown.parts[0].clone(); 2], vec![vec![1, 2, 3]]] {
+        assert!(export(ShownModel { parts, ..shown }).is_err());
+    }
+    assert!(user.device.export(&user.contexts(&mut rng)).is_err());
+    let changed = forged(&shown.parts[0], |frame| {
+        let middle = frame.len() / 2;
+        frame[middle] ^= 1;
+    });
+    let refused = export(ShownModel { parts: vec![changed], ..shown }).unwrap_err().to_string();
+    assert!(refused.contains("no model of so many feedbacks"), "{refused}");
+}
+
 /// Bandits of other kinds and bad messages are refused by name, and change nothing.
 #[test]
 fn what_is_not_frozen_is_refused_by_name() {
@@ -119,4 +202,6 @@ fn what_is_not_frozen_is_refused_by_name() {
     let clear = user.http.put(&format!("/bandits/{id}/frozen"), br#"{"frozen": true}"#);
     let why = refused(clear, 409, "not_encrypted");
     assert!(why.contains("one with a policy in the clear, and no such bandit is frozen"), "{why}");
+    let why = refused(user.http.get(&format!("/bandits/{id}/model")), 409, "not_encrypted");
+    assert!(why.contains("no such bandit is exported"), "{why}");
 }

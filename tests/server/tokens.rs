@@ -44,9 +44,13 @@ fn opens(route: Route) -> &'static [&'static str] {
         Route::Keys | Route::Policies | Route::List | Route::Show | Route::Committee | Route::Members => {
             &["*"]
         }
-        Route::Metrics | Route::Create | Route::Relabel | Route::Freeze | Route::Delete | Route::Learn => {
-            &["admin"]
-        }
+        Route::Metrics
+        | Route::Create
+        | Route::Relabel
+        | Route::Freeze
+        | Route::Delete
+        | Route::Model
+        | Route::Learn => &["admin"],
         Route::Decide | Route::Again | Route::Session => &["decide", "admin"],
         Route::Feedback | Route::Erase | Route::Shuffled => &["feedback", "admin"],
         Route::Counters | Route::Tasks | Route::Rounds => &["raise", "admin"],

@@ -287,6 +287,23 @@ pub(crate) enum Command {
         #[arg(long, group = "change", conflicts_with = "tags")]
         no_tags: bool,
     },
+    /// Writes the model of an encrypted bandit in the clear, as JSON, to a new file that only its owner can read.
+    /// Keep it from the server, and from its operator.
+    Export {
+        #[command(flatten)]
+        server: ServerOptions,
+        /// Id of the bandit.
+        #[arg(long)]
+        bandit: String,
+        /// Secret bundle.
+        #[arg(long)]
+        secret: PathBuf,
+        /// The file.
+        #[arg(long)]
+        output: PathBuf,
+        #[command(flatten)]
+        opening: BundleOptions,
+    },
     /// Freezes an encrypted bandit: it decides with the model that it has, and refuses rewards until `thaw`.
     Freeze {
         #[command(flatten)]

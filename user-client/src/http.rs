@@ -514,6 +514,16 @@ impl Client {
         self.body(&mut response, limits.shown_counters())
     }
 
+    /// The encrypted model of a bandit, for [`crate::BanditDevice::export`].
+    ///
+    /// # Errors
+    /// As [`Self::encrypted`]; [`Error::Refused`] for a bandit of another kind.
+    pub fn model(&self, id: &str, limits: &Limits) -> Result<Vec<u8>, Error> {
+        let request = self.get(&format!("bandits/{}/model", checked(id)?));
+        let mut response = self.accepted(request.call())?;
+        self.body(&mut response, limits.shown_model())
+    }
+
     /// The tasks of an encrypted bandit that wait for a holder of the key, or `None` if there was none within
     /// `wait` seconds, at most 30. The reply is for [`crate::BanditDevice::read`].
     ///

@@ -35,7 +35,8 @@ pub use answers::{
     AnswersSpent, DEFAULT_REPEATS, MOST_ANSWERS, RepeatsSpent, most_answers, most_openings, most_repeats,
 };
 pub use bandit::{
-    Asking, BanditDevice, Choice, MaskedTask, OpenedCounters, PlayedRound, ReadReply, Request, Target,
+    Asking, BanditDevice, Choice, ExportedBonus, ExportedModel, MaskedTask, OpenedCounters, PlayedRound,
+    ReadReply, Request, Target,
 };
 #[cfg(feature = "http")]
 pub use bandit::{Learning, LoggedRound};

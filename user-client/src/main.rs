@@ -175,6 +175,10 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
             }
             say!("{bandit}{}", shown(&labels));
         }
+        Command::Export { server, bandit, secret, output, opening } => {
+            let (client, device) = opening.connect(&secret, &server)?;
+            rounds::export(&client, &bandit, &device, &output)?;
+        }
         Command::Freeze { caller, bandit } => {
             let client = caller.client()?;
             print(&patiently(|| client.freeze(&bandit, true))?)?;

@@ -7,6 +7,7 @@ use host::{Undone, say, tell};
 use protocol::{ArmCounter, DecisionId};
 use rand::RngExt;
 use serde::Serialize;
+use std::io::Write;
 use std::path::Path;
 use user_client::{
     AnyBandit, BanditDevice, Choice, Client, Device, Error, LoggedRound, OpenedCounters, Pending,
@@ -134,6 +135,26 @@ pub(crate) fn feedback(
     let receipt = client.feedback_encrypted(&created.id, pending.decision, &body)?;
     std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))?;
     print(&receipt)
+}
+
+/// Writes the model of a bandit in the clear to the new file `output`.
+pub(crate) fn export(client: &Client, id: &str, device: &Device, output: &Path) -> anyhow::Result<()> {
+    let AnyBandit::Encrypted(view) = client.any_bandit(id)? else {
+        bail!(
+            "bandit {id} is not one of this key bundle: a committee's model is opened by nobody, and the server shows that of a clear policy"
+        )
+    };
+    let bandit = device.join(&view.created)?;
+    let model = bandit.export(&client.model(id, bandit.limits())?)?;
+    let json = serde_json::to_vec_pretty(&model)?;
+    let mut file = host::private_file();
+    let written = file.write(true).create_new(true).open(output).and_then(|mut file| {
+        file.write_all(&json)?;
+        file.sync_all()
+    });
+    written.with_context(|| format!("cannot write {}", output.display()))?;
+    tell!("{}: the model of {} feedbacks; keep it from the server", output.display(), model.feedbacks);
+    Ok(())
 }
 
 /// Opens the counters of a bandit, and compares its arms with `baseline`.

@@ -393,6 +393,22 @@ pub(super) async fn counters(
     Ok(Json(opened.await?).into_response())
 }
 
+/// The model of a bandit in the clear, opened with the agent's key.
+pub(super) async fn model(
+    State(agent): State<Agent>,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Response, Refusal> {
+    let Path(id) = id?;
+    let opened = blocking(move || {
+        let View { view, .. } = self::view(&agent, &id)?;
+        let created = view.of_keys("model", "its members open none")?;
+        let device = agent.0.device(&id)?;
+        let bandit = device.join(created)?;
+        Ok(bandit.export(&agent.0.client.model(&id, bandit.limits())?)?)
+    });
+    Ok(Json(opened.await?).into_response())
+}
+
 /// Freezes or thaws a bandit at the server, for all of its devices, and answers with its counters there.
 pub(super) async fn freeze(
     State(agent): State<Agent>,

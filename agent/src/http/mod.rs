@@ -11,6 +11,7 @@
 //! | `DELETE /v1/bandits/{id}` | | 204 |
 //! | `GET /v1/bandits/{id}/summary` | | [`crate::tally::Summary`] |
 //! | `GET /v1/bandits/{id}/counters` | | [`user_client::OpenedCounters`] of all devices of the bandit |
+//! | `GET /v1/bandits/{id}/model` | | [`user_client::ExportedModel`] |
 //! | `PUT /v1/bandits/{id}/frozen` | [`wire::Freeze`] | [`protocol::Status`] of the bandit at the server |
 //! | `POST /v1/bandits/{id}/learn` | logged rounds: decision requests with `arm` and `reward` or `reward_value` | how many are learnt |
 //! | `POST /v1/bandits/{id}/decisions` | rows of features, or values by name | [`wire::Decided`] |
@@ -46,6 +47,7 @@ pub(crate) fn app(agent: Agent) -> Router {
         .route("/bandits/{id}", get(bandits::show).patch(bandits::change).delete(bandits::delete))
         .route("/bandits/{id}/summary", get(bandits::summary))
         .route("/bandits/{id}/counters", get(bandits::counters))
+        .route("/bandits/{id}/model", get(bandits::model))
         .route("/bandits/{id}/frozen", put(bandits::freeze))
         .route("/bandits/{id}/learn", post(rounds::learn))
         .route("/bandits/{id}/decisions", post(rounds::decide))

@@ -21,6 +21,8 @@ fn a_bandit_is_frozen_for_all_agents() {
     let refused = app.feedback(&bandit, &decided.decision, earned);
     assert_eq!(refused.problem(), (409, "frozen".into()));
     assert_eq!(app.put(&path, &json!({"frozen": "yes"})).problem(), (400, "malformed".into()));
+    let model: Value = app.get(&format!("/bandits/{bandit}/model")).ok();
+    assert_eq!((&model["bandit"], &model["feedbacks"]), (&json!(bandit), &json!(0)));
     let status: Value = app.put(&path, &json!({"frozen": false})).ok();
     assert_eq!(status["frozen"], false);
     assert_eq!(app.counted(&bandit, &decided.decision, earned).feedbacks, 1);

@@ -202,6 +202,16 @@ impl Connection {
         })
     }
 
+    /// The model of an encrypted bandit, in the clear.
+    #[pyo3(signature = (id, done=None))]
+    fn export(&self, py: Python<'_>, id: String, done: Option<Py<PyAny>>) -> PyResult<Py<PyAny>> {
+        self.request(py, done, move |inner, stop| {
+            let joined = inner.joined(&id, stop)?;
+            let reply = inner.patiently(stop, |client| client.model(&id, joined.limits()))?;
+            json(&joined.export(&reply)?)
+        })
+    }
+
     /// Freezes or thaws an encrypted bandit, and returns its counters.
     #[pyo3(signature = (id, frozen, done=None))]
     fn freeze(

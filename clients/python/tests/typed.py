@@ -26,6 +26,7 @@ def play(url: str, bundle: Path, contexts: np.ndarray[Any, np.dtype[np.float32]]
         bandit.feedback(helba.Decision.from_bytes(stored, keys), 1)
         status: helba.Status = bandit.status()
         counters: helba.Counters = bandit.counters()
+        model: dict[str, object] = bandit.export()
         bandit.freeze()
         bandit.thaw()
         replay: helba.Replay = bandit.replay([[[0.5, 0.5], [1, 0]]], [[0, 1]], progress=True)

@@ -145,6 +145,14 @@ export class Operations {
     return { name: view.name ?? null, tags: view.tags ?? [] };
   }
 
+  /** The model of an encrypted bandit, in the clear. */
+  async model({ bandit }, signal) {
+    const { connection, device } = this.#encrypted(bandit);
+    const { response, bytes } = await connection.send("GET", `bandits/${device.id()}/model`, { signal, most: device.longestModel() });
+    if (!response.ok) throw refusal(response, bytes);
+    return JSON.parse(device.export(bytes));
+  }
+
   /** Freezes or thaws an encrypted bandit, and returns its counters. */
   async freeze({ bandit, frozen }, signal) {
     return JSON.parse(await this.#ofBandit(bandit, "PUT", "/frozen", { body: JSON.stringify({ frozen }) }, signal));

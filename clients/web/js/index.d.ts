@@ -226,6 +226,11 @@ export class Bandit {
    */
   erase(decision: Decision | string, options?: CallOptions): Promise<Record<string, unknown>>;
   /**
+   * The model of an encrypted bandit in the clear: the index of an arm with features x is omega·x plus the bonus of z = x·inverse·x. Keep it
+   * from the server and its operator. Needs a token with the scope `admin`.
+   */
+  export(options?: CallOptions): Promise<ExportedModel>;
+  /**
    * Lets an encrypted bandit decide with the model that it has, and learn nothing, until `thaw`. Rewards are refused meanwhile (`frozen`), and
    * can be returned later. Needs a token with the scope `admin`. Returns the public counters.
    */
@@ -234,6 +239,21 @@ export class Bandit {
   thaw(options?: CallOptions): Promise<Record<string, unknown>>;
   /** Deletes the bandit. */
   delete(options?: CallOptions): Promise<void>;
+}
+
+/** A model in the clear. */
+export interface ExportedModel {
+  bandit: string;
+  feedbacks: number;
+  features: number;
+  arms: number;
+  omega: number[];
+  inverse: number[][];
+  ridge: number;
+  width: Record<string, unknown> | string;
+  bonus: { linear: { slope: number } } | { root: { beta: number; c1: number } };
+  context_bound: number;
+  rewards: [number, number];
 }
 
 /** A value by name: a number, a text, a truth value, or `null` for no value. */

@@ -204,6 +204,10 @@ export class Bandit {
     return this.#calls.call("erase", { bandit: this.#bandit, decision: id }, { signal });
   }
 
+  async export({ signal } = {}) {
+    return this.#calls.call("model", { bandit: this.#bandit }, { signal });
+  }
+
   async freeze({ signal } = {}) {
     return this.#calls.call("freeze", { bandit: this.#bandit, frozen: true }, { signal });
   }

@@ -189,6 +189,21 @@ impl Bandit {
         serde_json::to_string(&opened).map_err(|_| Failure::answer("the counters cannot be written as JSON"))
     }
 
+    /// The most bytes of the reply to `GET …/model`.
+    #[wasm_bindgen(js_name = longestModel)]
+    pub fn longest_model(&self) -> usize {
+        self.device.limits().shown_model()
+    }
+
+    /// The model in a reply to `GET …/model`, in the clear, as JSON.
+    ///
+    /// # Errors
+    /// `AnswerError`.
+    pub fn export(&self, reply: &[u8]) -> Result<String> {
+        let model = self.device.export(reply)?;
+        serde_json::to_string(&model).map_err(|_| Failure::answer("the model cannot be written as JSON"))
+    }
+
     /// Begins to ask for decisions. `decisions` has, for each, an array of rows with the features of an arm,
     /// or null for a closed arm.
     ///

@@ -272,6 +272,15 @@ test("names and tags, and what is listed", async () => {
   assert.equal((await operations.decide({ bandit, contexts: [CONTEXTS] })).length, 1);
 });
 
+test("a model is exported", async () => {
+  const { operations } = await opened();
+  const { bandit, id } = await operations.create({ client: "c", features: FEATURES, arms: ARMS, changes: {} });
+  const model = await operations.model({ bandit });
+  assert.deepEqual([model.bandit, model.feedbacks, model.omega.length], [id, 0, FEATURES]);
+  model.inverse.forEach((row, i) => row.forEach((entry, j) => assert.ok(Math.abs(entry - Number(i === j)) < 1e-4)));
+  assert.deepEqual(await operations.model({ bandit }), model, "another export is the same");
+});
+
 test("a frozen bandit decides and learns nothing", async () => {
   const { operations } = await opened();
   const { bandit } = await operations.create({ client: "c", features: FEATURES, arms: ARMS, changes: {} });

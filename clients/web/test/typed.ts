@@ -39,6 +39,7 @@ export async function named(keys: Keys, text: string): Promise<number> {
   const paid: number = await transform.reward(12.5);
   await bandit.feedback(drawn, paid);
   await bandit.erase(drawn);
+  const { omega }: { omega: number[] } = await bandit.export();
   await bandit.freeze();
   await bandit.thaw();
   const { pulls }: { pulls: number } = (await bandit.counters()).arms[0]!;
@@ -48,7 +49,7 @@ export async function named(keys: Keys, text: string): Promise<number> {
   await clear.feedback(decision, { rewards: [0, 1] });
   const listed: Listed[] = await client.bandits({ tag: "live" });
   await transform.free();
-  return pulls + tags.length + listed.length + (decision.probability ?? 0) + (drawn.chosen ?? 0);
+  return pulls + omega.length + tags.length + listed.length + (decision.probability ?? 0) + (drawn.chosen ?? 0);
 }
 
 export async function misuse(keys: Keys, client: Client): Promise<void> {

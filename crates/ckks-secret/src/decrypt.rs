@@ -6,7 +6,7 @@ use ckks::Ciphertext;
 use num_complex::Complex64;
 use rand::CryptoRng;
 use rns::{BaseConverter, Coeff, Constant, Modulus, Ntt, Poly};
-use zeroize::Zeroize;
+use zeroize::{Zeroize, Zeroizing};
 
 /// Decrypted slot values. The type exists so that they can be zeroed.
 pub struct Slots(Vec<Complex64>);
@@ -108,6 +108,20 @@ pub fn decrypt_coefficients(secret: &SecretKey, ct: &Ciphertext) -> Private<Coef
     Private::new(Coefficients(coefficients(secret, ct)))
 }
 
+/// Decrypts all N coefficients for others than the holder of the key. To each an error is added, of the
+/// distribution of those of an encryption: to whoever has the ciphertext, a coefficient with its error is one
+/// more sample of that kind, and says as much of the key as one more encryption does.
+///
+/// `rng` must follow from the key and from the ciphertext: other errors of the same ciphertext would average
+/// out. Whoever makes the ciphertext may choose c₁ so small that the errors hide nothing: the decryption must
+/// not reach a party that would do so.
+pub fn decrypt_with_errors<R: CryptoRng>(secret: &SecretKey, ct: &Ciphertext, rng: &mut R) -> Vec<i128> {
+    let mut out = coefficients(secret, ct);
+    let errors = Zeroizing::new(rns::sample::error(out.len(), rng));
+    out.iter_mut().zip(errors.iter()).for_each(|(c, error)| *c += i128::from(*error));
+    out
+}
+
 /// Converts `c` to a float by the two words of its magnitude, without the branches of the built-in conversion
 /// from `i128`. The result equals that of the built-in conversion for |c| < 2⁶³, and is within one unit in
 /// the last place elsewhere.
@@ -177,6 +191,24 @@ pub fn recrypt<R: CryptoRng>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ckks::Plaintext;
+    use rand::SeedableRng;
+    use rand_chacha::ChaCha20Rng;
+
+    /// The errors are those of an encryption, and the same for the same generator.
+    #[test]
+    fn decryptions_for_others_have_errors() {
+        let mut rng = ChaCha20Rng::seed_from_u64(1);
+        let secret = SecretKey::generate(&ckks::TOY_LOGN11_SCORES.validate().unwrap(), &mut rng);
+        let message = Plaintext::from_integers(secret.params(), &[5, -7], 0, 1024.0).unwrap();
+        let ct = crate::encrypt(&secret, &message, &mut rng).expand(&secret);
+        let with = |seed| decrypt_with_errors(&secret, &ct, &mut ChaCha20Rng::seed_from_u64(seed));
+        let errors: Vec<i128> = with(2).iter().zip(coefficients(&secret, &ct)).map(|(a, b)| a - b).collect();
+        assert!(errors.iter().all(|error| error.abs() <= i128::from(rns::sample::ERROR_BOUND)));
+        let squares = errors.iter().map(|error| error * error).sum::<i128>() as f64 / errors.len() as f64;
+        assert!((squares.sqrt() - rns::sample::SIGMA).abs() < 0.2, "{squares}");
+        assert!(with(2) == with(2) && with(2) != with(3));
+    }
 
     #[test]
     fn floats_are_those_of_the_integers() {

@@ -18,7 +18,9 @@ mod raise;
 mod sealed;
 mod secret;
 
-pub use decrypt::{Coefficients, Slots, constant_coefficient, decrypt, decrypt_coefficients, recrypt};
+pub use decrypt::{
+    Coefficients, Slots, constant_coefficient, decrypt, decrypt_coefficients, decrypt_with_errors, recrypt,
+};
 pub use encrypt::{SeededCiphertext, encrypt};
 pub use error::Error;
 pub use keygen::{galois_key, public_key, relin_key, ring_switch_key};

@@ -10,7 +10,7 @@ use wire::{
     AskAgain, BanditView, ClearFeedback, Counted, Created, DecideReply, DecideRequest, Decided,
     EnrollerSecret, Enrolment, EnrolmentRequest, Freeze, Labelled, LabelsPatch, LearnRequest, Limits,
     PolicyCard, PolicyCreated, PolicyView, Problem, Raises, RemovedUsers, SenderTag, ShownCounters,
-    ShuffledBatch, SummedBatch, TracedFeedback, UserBundle, UserSecret,
+    ShownModel, ShuffledBatch, SummedBatch, TracedFeedback, UserBundle, UserSecret,
 };
 
 /// The limits of a bandit with the trace condition, whose messages have all parts.
@@ -45,6 +45,7 @@ pub(crate) fn device(input: &[u8]) {
     check(input, |bytes| Some(TracedFeedback::read(bytes, limits()).ok()?.to_bytes()));
     check(input, |bytes| Some(AskAgain::read(bytes).ok()?.to_bytes()));
     check(input, |bytes| Some(ShownCounters::read(bytes, limits()).ok()?.to_bytes()));
+    check(input, |bytes| Some(ShownModel::read(bytes, limits()).ok()?.to_bytes()));
     check(input, |bytes| Some(LearnRequest::read(bytes, limits()).ok()?.to_bytes()));
     check(input, |bytes| Some(UserSecret::read(bytes).ok()?.to_bytes().to_vec()));
     // Signed by the owner of no secret.

@@ -37,7 +37,7 @@ pub mod staged;
 
 pub use answers::AnswerLayout;
 pub use arms::{check_rows, is_open};
-pub use bandit::{Bonus, PREDICTION_BOUND, UNCERTAINTY_BOUND, WidthShape};
+pub use bandit::{Bonus, PREDICTION_BOUND, UNCERTAINTY_BOUND, Width, WidthShape};
 pub use config::{Answers, BanditConfig, INVERSE_TOLERANCE, MOST_LOGGED, Plan};
 pub use counters::{ArmCounter, Counters, LEAST_COUNTED, LOG_COUNTER_STEPS};
 pub use error::Error;

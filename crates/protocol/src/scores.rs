@@ -581,6 +581,24 @@ impl ScoreLayout {
         out.chunks_exact(self.ring.n()).map(<[i64]>::to_vec).collect()
     }
 
+    /// A, by rows, and ω of the coefficients of all ciphertexts of M at the scale 2^[`LOG_MODEL`]. Entries of
+    /// A that share a coefficient, (i, j) and (j, i), are each a half of their sum.
+    pub fn read_model(&self, coefficients: &[i128]) -> (Vec<Vec<f64>>, Vec<f64>) {
+        let (d, dim, terms) = (self.features, self.shape.dim, self.model());
+        let mut sharing = vec![0u32; coefficients.len()];
+        terms.iter().for_each(|term| sharing[term.coefficient] += 1);
+        let (mut a, mut omega) = (vec![vec![0.0; d]; d], vec![0.0; d]);
+        for Term { slot, coefficient, factor } in terms {
+            let unit = factor * f64::from(LOG_MODEL).exp2() * f64::from(sharing[coefficient]);
+            let entry = coefficients[coefficient] as f64 / unit;
+            match (slot / dim, slot % dim) {
+                (i, j) if i == dim => omega[j] = entry,
+                (i, j) => a[i][j] = entry,
+            }
+        }
+        (a, omega)
+    }
+
     /// What a raise places of the coefficients of a pack. Its factors are those of z, of u and of the trace.
     /// Stages raise no scores.
     pub fn raised_scores(&self, slots: usize) -> Places {

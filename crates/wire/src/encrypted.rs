@@ -106,6 +106,8 @@ pub struct Limits {
     pub raised: usize,
     /// A ciphertext of the ring of scores.
     pub scores: usize,
+    /// The ciphertexts of a model.
+    pub model_parts: usize,
     /// The most masked ciphertexts of a task.
     pub task_frames: usize,
     /// The most ciphertexts of an answer to an exchange; 0 for a bandit without exchanges.
@@ -188,6 +190,7 @@ impl Limits {
             )?),
             raised: raised.max(action),
             scores,
+            model_parts: layout.model_parts(),
             task_frames: task_frames.max(1),
             raised_frames: raised_frames.max(of_products).max(uploads[0] + uploads[1]),
             exchanged: layout
@@ -219,6 +222,11 @@ impl Limits {
     /// The longest [`ShownCounters`].
     pub fn shown_counters(&self) -> usize {
         frame::overhead(1) + self.counters
+    }
+
+    /// The longest [`ShownModel`].
+    pub fn shown_model(&self) -> usize {
+        frame::overhead(self.model_parts) + self.model_parts * self.scores
     }
 
     /// The longest [`DecideReply`].
@@ -615,6 +623,36 @@ impl ShownCounters {
     }
 }
 
+/// The encrypted model that a bandit decides with ([`protocol::ScoreLayout::model`]).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShownModel {
+    /// The feedbacks in it.
+    pub feedbacks: u64,
+    /// Its ciphertexts, of the ring of scores.
+    pub parts: Vec<Vec<u8>>,
+}
+
+impl ShownModel {
+    /// The bytes of the message.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let parts: Vec<&[u8]> = self.parts.iter().map(Vec::as_slice).collect();
+        frame::write(Kind::ShownModel, &self.feedbacks, &parts)
+    }
+
+    /// Reads the bytes of [`Self::to_bytes`]. The frames are not read.
+    ///
+    /// # Errors
+    /// As [`DecideReply::read`].
+    pub fn read(bytes: &[u8], limits: &Limits) -> Result<Self, Error> {
+        let mut reader = Reader::new(bytes, limits.shown_model())?;
+        let feedbacks = reader.header(Kind::ShownModel)?;
+        let part = |_| Ok(reader.blob("a part of a model", limits.scores)?.to_vec());
+        let parts = (0..limits.model_parts).map(part).collect::<Result<_, Error>>()?;
+        reader.end()?;
+        Ok(ShownModel { feedbacks, parts })
+    }
+}
+
 /// The answer to a task.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Raised {
@@ -787,6 +825,7 @@ mod tests {
         task: 8,
         raised: 8,
         scores: 8,
+        model_parts: 1,
         task_frames: 2,
         raised_frames: 3,
         exchanged: 24,

@@ -41,6 +41,7 @@ pub(crate) enum Kind {
     UserSecret = 17,
     Enrolment = 18,
     UserBundle = 19,
+    ShownModel = 20,
 }
 
 impl From<Kind> for u8 {
@@ -66,6 +67,7 @@ impl TryFrom<u8> for Kind {
             Kind::UserSecret,
             Kind::Enrolment,
             Kind::UserBundle,
+            Kind::ShownModel,
         ];
         kinds.into_iter().find(|kind| *kind as u8 == number).ok_or("no message has this number")
     }

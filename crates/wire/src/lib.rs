@@ -37,8 +37,8 @@ pub use committee::{
 };
 pub use encrypted::{
     AskAgain, BanditView, Created, DECISIONS_HEADER, DecideReply, Decision, LearnRequest, Limits,
-    MOST_UPLOADS, PadsOf, RaiseTask, Raised, Raises, SENDER_HEADER, SenderTag, ShownCounters, Ticket,
-    TraceQuestion, TracedFeedback, UserPads,
+    MOST_UPLOADS, PadsOf, RaiseTask, Raised, Raises, SENDER_HEADER, SenderTag, ShownCounters, ShownModel,
+    Ticket, TraceQuestion, TracedFeedback, UserPads,
 };
 pub use enrolment::{
     CLOCKS, ENROLMENT_HEADER, Enroller, EnrollerSecret, Enrolment, EnrolmentRequest, MOST_REMOVED,

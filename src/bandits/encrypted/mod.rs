@@ -47,7 +47,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use tokio::sync::{Semaphore, watch};
 use trace::TraceRequests;
-use wire::{BanditView, Created, Limits, ShownCounters};
+use wire::{BanditView, Created, Limits, ShownCounters, ShownModel};
 
 /// The most users of a bandit that wait to be evaluated alone.
 const MOST_ALONE: usize = 64;
@@ -189,6 +189,21 @@ impl EncryptedServed {
         let (engine, count) = (&self.shared.engine, self.exchanges.layout.feedback_numbers());
         let sum = ckks::write_truncated_ciphertext(engine.params(), engine.key_id(), &sum, count);
         Ok(Reply::Binary(ShownCounters { feedbacks, sum }.to_bytes()))
+    }
+
+    /// The encrypted model that it decides with, when all that it follows from is on disk.
+    pub(crate) fn show_model(&self) -> Result<Reply, Error> {
+        let (model, feedbacks, stored) = {
+            let live = lock(&self.live);
+            if live.deleted {
+                return Err(self.deleted());
+            }
+            (live.bandit.scores_model().clone(), live.bandit.model_feedbacks(), live.flush())
+        };
+        stored?.wait()?;
+        let parts = model.undivided(&self.shared.engine, &self.exchanges.layout);
+        let parts = parts.into_iter().map(|part| self.small_frame(part)).collect();
+        Ok(Reply::Binary(ShownModel { feedbacks, parts }.to_bytes()))
     }
 
     /// Freezes or thaws the bandit, durably, and returns its counters. A bandit that is so already stays so.

@@ -382,6 +382,17 @@ pub(super) fn operation(route: Route) -> Operation {
         ))
         .fails(FIND)
         .fails([P::NotEncrypted, P::NoCounters, P::DiskFull]),
+        Route::Model => Operation::new(
+            "model",
+            KEY_HOLDERS,
+            "Shows the encrypted model of a bandit",
+            "The model that it decides with, for a holder of its key who exports it. Others than encrypted bandits of a key bundle \
+             are refused.",
+        )
+        .takes([id()])
+        .frame("The model.", "`ShownModel`: the number of feedbacks in it, and ciphertexts of the ring of scores.")
+        .fails(FIND)
+        .fails([P::NotEncrypted, P::DiskFull]),
         Route::Tasks => Operation::new(
             "tasks",
             KEY_HOLDERS,

@@ -10,12 +10,14 @@
 //! | feedback | [`BanditDevice::feedback`] | the server nothing: it gets the first coefficients of a fresh encryption, and under the trace condition also a whole one |
 //! | logged rounds | `learning` | the server nothing but their number: it gets the first coefficients of a fresh encryption of their sum |
 //! | counters | [`BanditDevice::open_counters`] | this device how often all devices played each arm and with which rewards, for whole groups of feedbacks; the server nothing |
+//! | export | [`BanditDevice::export`] | this device the model, and whoever it gives the file to; the server must not get it |
 //! | request for another answer | `asking` | the server one bit of a decryption, counted: that an entry was outside its range |
 //!
 //! Whether an answer to a task or a question is sent, and its length, depends on public numbers alone: never
 //! on a decrypted value.
 
 mod asking;
+mod export;
 #[cfg(feature = "http")]
 mod learning;
 mod question;
@@ -30,6 +32,7 @@ pub(crate) use asking::MOST_ANSWERS_OF_A_DECISION;
 #[cfg(feature = "http")]
 pub(crate) use asking::has_ended;
 pub use asking::{Asking, PlayedRound, Request, Target};
+pub use export::{ExportedBonus, ExportedModel};
 #[cfg(feature = "http")]
 pub use learning::{Learning, LoggedRound};
 pub use raise::MaskedTask;

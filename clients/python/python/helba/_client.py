@@ -308,6 +308,14 @@ class Bandit:
         """
         return _requests.erase(self._connection, self._description, decision_id).result()
 
+    def export(self) -> dict[str, Any]:
+        """The model of an encrypted bandit in the clear, which `json.dump` writes and any linear library reads.
+
+        `omega` has the coefficients and `inverse` the matrix A: the index of an arm with features x is omega @ x plus the
+        bonus of z = x @ inverse @ x, as docs/late-feedback.md writes it. Keep it from the server and its operator.
+        """
+        return _requests.export(self._connection, self.bandit_id).result()
+
     def freeze(self) -> None:
         """Lets an encrypted bandit decide with the model that it has, and learn nothing, until `thaw`.
 

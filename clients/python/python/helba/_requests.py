@@ -559,6 +559,13 @@ def index(arm: Any, at: int) -> int:
     return found
 
 
+def export(connection: _native.Connection, bandit_id: str) -> Call[dict[str, Any]]:
+    def finish(text: str) -> dict[str, Any]:
+        return dict(json.loads(text))
+
+    return Call(lambda done: connection.export(bandit_id, done), finish)
+
+
 def freeze(connection: _native.Connection, bandit_id: str, frozen: bool) -> Call[None]:
     return Call(lambda done: connection.freeze(bandit_id, frozen, done), lambda _: None)
 

@@ -234,6 +234,10 @@ class Bandit:
         """As `helba.Bandit.erase`."""
         return await _requests.erase(self._connection, self._description, decision_id).awaited()
 
+    async def export(self) -> dict[str, Any]:
+        """As `helba.Bandit.export`."""
+        return await _requests.export(self._connection, self.bandit_id).awaited()
+
     async def freeze(self) -> None:
         """As `helba.Bandit.freeze`."""
         await _requests.freeze(self._connection, self.bandit_id, True).awaited()

@@ -149,6 +149,17 @@ impl ScoresModel {
         &self.0
     }
 
+    /// The ciphertexts of the model itself: times the gap, by which [`Self::parts`] are divided.
+    pub fn undivided(&self, engine: &Engine, layout: &ScoreLayout) -> Vec<Ciphertext> {
+        let (eval, gap) = (engine.scores_evaluator(), layout.pack_gap() as i64);
+        let times_gap = |part: &Arc<Ciphertext>| {
+            let mut part = Ciphertext::clone(part);
+            eval.mul_integer_assign(&mut part, gap);
+            part
+        };
+        self.0.iter().map(times_gap).collect()
+    }
+
     /// The only ciphertext.
     ///
     /// # Errors

@@ -8,13 +8,13 @@ use std::sync::OnceLock;
 use testkit::samples;
 use wire::{
     AskAgain, BundleReader, DecideReply, Error, LearnRequest, Limits, MAGIC, PublicBundle, Raises,
-    SecretBundle, ShownCounters, TracedFeedback,
+    SecretBundle, ShownCounters, ShownModel, TracedFeedback,
 };
 
 struct Samples {
     limits: Limits,
     /// One of each kind.
-    messages: [Vec<u8>; 6],
+    messages: [Vec<u8>; 7],
     /// The public keys alone; every other key is missing.
     public: Vec<u8>,
     secret: Vec<u8>,
@@ -30,6 +30,7 @@ fn samples() -> &'static Samples {
             samples::feedback().to_bytes(),
             AskAgain { answers: 3 }.to_bytes(),
             ShownCounters { feedbacks: 100, sum: vec![1; 8] }.to_bytes(),
+            ShownModel { feedbacks: 100, parts: vec![vec![1; 8]] }.to_bytes(),
             samples::learn().to_bytes(),
         ];
         Samples { limits: samples::limits(), messages, public, secret }
@@ -37,7 +38,7 @@ fn samples() -> &'static Samples {
 }
 
 /// What each decoder of messages makes of the bytes, written again.
-fn read_messages(bytes: &[u8]) -> [Result<Vec<u8>, Error>; 6] {
+fn read_messages(bytes: &[u8]) -> [Result<Vec<u8>, Error>; 7] {
     let limits = &samples().limits;
     [
         DecideReply::read(bytes, limits).map(|message| message.to_bytes()),
@@ -45,6 +46,7 @@ fn read_messages(bytes: &[u8]) -> [Result<Vec<u8>, Error>; 6] {
         TracedFeedback::read(bytes, limits).map(|message| message.to_bytes()),
         AskAgain::read(bytes).map(|message| message.to_bytes()),
         ShownCounters::read(bytes, limits).map(|message| message.to_bytes()),
+        ShownModel::read(bytes, limits).map(|message| message.to_bytes()),
         LearnRequest::read(bytes, limits).map(|message| message.to_bytes()),
     ]
 }

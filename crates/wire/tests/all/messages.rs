@@ -4,7 +4,7 @@ use protocol::{DecisionId, MOST_DECISIONS};
 use testkit::samples::{self, feedback, learn, limits, raises, reply};
 use wire::{
     AskAgain, BanditView, DecideReply, Decision, Error, LearnRequest, MAGIC, Problem, RaiseTask, Raised,
-    Raises, ShownCounters, Ticket, TraceQuestion, TracedFeedback,
+    Raises, ShownCounters, ShownModel, Ticket, TraceQuestion, TracedFeedback,
 };
 
 #[test]
@@ -36,6 +36,10 @@ fn every_message_round_trips() {
     }
     let shown = ShownCounters { feedbacks: 200, sum: vec![7; limits.counters] };
     assert_eq!(ShownCounters::read(&shown.to_bytes(), &limits).unwrap(), shown);
+    let model = ShownModel { feedbacks: 200, parts: vec![vec![7; limits.scores]; limits.model_parts] };
+    assert_eq!(ShownModel::read(&model.to_bytes(), &limits).unwrap(), model);
+    let parts = vec![vec![7; 8]; limits.model_parts + 1];
+    assert!(ShownModel::read(&ShownModel { parts, ..model }.to_bytes(), &limits).is_err());
     for rounds in [0, 1, 1000, 1001] {
         let message = LearnRequest { rounds, ..learn() };
         let read = LearnRequest::read(&message.to_bytes(), &limits);
@@ -55,6 +59,7 @@ fn one_message_is_not_taken_for_another() {
         feedback().to_bytes(),
         AskAgain { answers: 1 }.to_bytes(),
         ShownCounters { feedbacks: 100, sum: vec![1] }.to_bytes(),
+        ShownModel { feedbacks: 100, parts: vec![vec![1]] }.to_bytes(),
         learn().to_bytes(),
     ];
     let read = |bytes: &[u8]| {
@@ -64,6 +69,7 @@ fn one_message_is_not_taken_for_another() {
             TracedFeedback::read(bytes, &limits).map(drop),
             AskAgain::read(bytes).map(drop),
             ShownCounters::read(bytes, &limits).map(drop),
+            ShownModel::read(bytes, &limits).map(drop),
             LearnRequest::read(bytes, &limits).map(drop),
         ]
     };
@@ -76,7 +82,7 @@ fn one_message_is_not_taken_for_another() {
             }
         }
         // The number of the kind is part of the format.
-        assert_eq!(bytes[8], [2, 3, 4, 5, 11, 13][sent]);
+        assert_eq!(bytes[8], [2, 3, 4, 5, 11, 20, 13][sent]);
         let mut bytes = bytes.clone();
         bytes[3] = b'1';
         assert!(matches!(read(&bytes)[sent], Err(Error::Version { .. })));
@@ -96,6 +102,7 @@ fn a_form_that_changes_takes_another_version() {
         ("ask again", AskAgain { answers: 3 }.to_bytes(), "c1cb65582ef804b4"),
         ("learn", learn().to_bytes(), "50916c15159d5141"),
         ("counters", ShownCounters { feedbacks: 100, sum: vec![1; 8] }.to_bytes(), "00d55c2b8dee9f99"),
+        ("model", ShownModel { feedbacks: 100, parts: vec![vec![1; 8]] }.to_bytes(), "c74c3751499a2c84"),
     ];
     assert_eq!(MAGIC, *b"HLB8");
     let digest = |bytes: &[u8]| blake3::hash(bytes).to_hex()[..16].to_string();
