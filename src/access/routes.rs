@@ -28,6 +28,8 @@ pub enum Route {
     Relabel,
     /// Freezes or thaws an encrypted bandit.
     Freeze,
+    /// Creates a copy of an encrypted bandit.
+    Copy,
     /// Deletes a bandit.
     Delete,
     /// Makes a decision.
@@ -101,7 +103,7 @@ impl std::fmt::Display for Needs {
 
 impl Route {
     /// All routes.
-    pub const ALL: [Route; 26] = [
+    pub const ALL: [Route; 27] = [
         Route::Health,
         Route::OpenApi,
         Route::Docs,
@@ -113,6 +115,7 @@ impl Route {
         Route::Show,
         Route::Relabel,
         Route::Freeze,
+        Route::Copy,
         Route::Delete,
         Route::Decide,
         Route::Again,
@@ -149,6 +152,7 @@ impl Route {
             Route::Show => (Method::GET, "/bandits/{id}", Reading),
             Route::Relabel => (Method::PATCH, "/bandits/{id}", ADMIN),
             Route::Freeze => (Method::PUT, "/bandits/{id}/frozen", ADMIN),
+            Route::Copy => (Method::POST, "/bandits/{id}/copy", ADMIN),
             Route::Delete => (Method::DELETE, "/bandits/{id}", ADMIN),
             Route::Decide => (Method::POST, "/bandits/{id}/decisions", DECIDE),
             Route::Again => (Method::POST, "/bandits/{id}/decisions/{decision}/again", DECIDE),
@@ -187,7 +191,7 @@ impl Route {
 
     /// Whether a request is about the whole server, which a token of one bandit does not open.
     pub fn is_about_all(self) -> bool {
-        matches!(self, Route::Create | Route::Metrics | Route::Rounds)
+        matches!(self, Route::Create | Route::Copy | Route::Metrics | Route::Rounds)
     }
 
     /// What a request needs where tokens are on.

@@ -15,6 +15,7 @@ pub(crate) use clear::AskedTerms;
 use clear::ClearBandit;
 use creations::Creations;
 pub(crate) use creations::{Answered, Repeatable};
+use encrypted::EraseAmong;
 pub(crate) use encrypted::{Asker, EncryptedServed, Sender, Stages};
 pub use encrypted::{Audited, Audits};
 use helba::{DeepEngine, Engine};
@@ -23,8 +24,8 @@ pub(crate) use measured::{Awaited, Measured};
 pub(crate) use paper::PaperServed;
 use paper::PaperShared;
 use policies::PolicyConfig;
-use protocol::BanditConfig;
 use protocol::paper::LinearConfig;
+use protocol::{BanditConfig, Erasure};
 use rand::Rng;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -422,6 +423,30 @@ impl Bandits {
             let created = EncryptedServed::create(id, config, shared, before);
             created.map(|bandit| Bandit::Encrypted(Arc::new(bandit)))
         })
+    }
+
+    /// Creates a copy of an encrypted bandit with this configuration, which is durable when this returns.
+    ///
+    /// Must be called within a tokio runtime.
+    pub(crate) fn copy(
+        &self,
+        original: &EncryptedServed,
+        config: BanditConfig,
+        beside: &Beside,
+    ) -> Result<Answered, Error> {
+        self.insert_stored(beside, |id, before| {
+            let copy = original.copied(id, config, before)?;
+            copy.update_if_due();
+            copy.offer_task();
+            Ok(Bandit::Encrypted(copy))
+        })
+    }
+
+    /// Calls `erase` with the encrypted bandits, of which no copy is made meanwhile.
+    pub(crate) fn with_copies(&self, erase: &EraseAmong) -> Result<Erasure, Error> {
+        let _alone = lock(&self.changing);
+        let encrypted = |found: Found| found.bandit.encrypted(&found.id).ok();
+        erase(&self.loaded().into_iter().filter_map(encrypted).collect::<Vec<_>>())
     }
 
     /// Creates a bandit of the paper's method, which is durable when this returns.

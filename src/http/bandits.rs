@@ -20,7 +20,7 @@ use std::sync::Arc;
 use wire::{IDEMPOTENCY_HEADER, Labelled, Labels, LabelsPatch};
 
 /// The limit of a configuration, which has about a dozen numbers, and of labels.
-const CONFIG: BodyLimit = BodyLimit { bytes: 16 << 10, content: Content::Json };
+pub(super) const CONFIG: BodyLimit = BodyLimit { bytes: 16 << 10, content: Content::Json };
 
 /// The longest `Idempotency-Key`.
 const MOST_KEY: usize = 255;
@@ -322,7 +322,7 @@ fn asked_for(body: &[u8], committee_alone: bool) -> Result<(Labels, Creation), E
 }
 
 /// Reads the configuration of an encrypted bandit.
-fn encrypted(mut request: Map<String, Value>) -> Result<BanditConfig, Error> {
+pub(super) fn encrypted(mut request: Map<String, Value>) -> Result<BanditConfig, Error> {
     let named = request.remove("policy").is_some();
     let short = ["features", "arms"].iter().all(|name| request.contains_key(*name));
     serde_path_to_error::deserialize(Value::Object(request)).map_err(|e| {
@@ -364,7 +364,7 @@ fn of_committee(request: Map<String, Value>) -> Result<Asked, Error> {
 }
 
 /// Takes name and tags out of a creation request.
-fn labels(request: &mut Map<String, Value>) -> Result<Labels, Error> {
+pub(super) fn labels(request: &mut Map<String, Value>) -> Result<Labels, Error> {
     let given =
         ["name", "tags"].into_iter().filter_map(|name| Some((name.to_string(), request.remove(name)?)));
     let patch = serde_json::from_value::<LabelsPatch>(Value::Object(given.collect()));

@@ -53,7 +53,10 @@ pub(super) async fn erase(
             let erasure = erasure.ok_or_else(why)?;
             jobs::run(None, move || bandit.erase((&label, session), erasure)).await
         }
-        bandit => bandit.encrypted(&id)?.erase(decision.parse::<DecisionId>()?).await,
+        bandit => {
+            let (bandit, decision) = (bandit.encrypted(&id)?, decision.parse::<DecisionId>()?);
+            bandit.erase(decision, move |erase| state.0.bandits.with_copies(erase)).await
+        }
     }
 }
 

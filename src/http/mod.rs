@@ -11,7 +11,7 @@
 //! | `GET /keys` | `keys` |
 //! | `GET /policies` | `policies` |
 //! | `GET, POST /bandits`, `GET, PATCH, DELETE /bandits/{id}` | `bandits` |
-//! | `PUT /bandits/{id}/frozen`, `GET /bandits/{id}/model` | `life` |
+//! | `PUT /bandits/{id}/frozen`, `GET /bandits/{id}/model`, `POST /bandits/{id}/copy` | `life` |
 //! | `POST /bandits/{id}/decisions` | `decisions` |
 //! | `POST /bandits/{id}/decisions/{decision}/again` | `again` |
 //! | `POST /bandits/{id}/decisions/{decision}/feedback` | `feedback` |
@@ -390,6 +390,7 @@ fn handler(route: Route) -> MethodRouter<AppState> {
         Route::Show => on(method, bandits::show),
         Route::Relabel => on(method, bandits::relabel),
         Route::Freeze => on(method, life::freeze),
+        Route::Copy => on(method, life::copy),
         Route::Delete => on(method, bandits::delete),
         Route::Decide => on(method, decisions::decide),
         Route::Again => on(method, again::again),

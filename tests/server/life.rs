@@ -1,14 +1,15 @@
-//! What the holder of its keys does with a bandit beside its rounds: it is frozen, thawed and exported.
+//! What the holder of its keys does with a bandit beside its rounds: it is frozen, thawed, exported
+//! and copied.
 
 use crate::fixture::*;
 use crate::users::*;
 use helba_server::Settings;
-use protocol::{Answers, LearnId, Status};
+use protocol::{Answers, Erasure, LearnId, Status};
 use serde_json::json;
 use tempfile::TempDir;
 use testkit::ClearTwin;
 use user_client::ExportedModel;
-use wire::ShownModel;
+use wire::{Created, IDEMPOTENCY_HEADER, ShownModel};
 
 fn frozen(user: &User, frozen: bool) -> Status {
     let body = json!({ "frozen": frozen }).to_string();
@@ -187,6 +188,80 @@ fn attack_what_is_no_model_is_not_exported() {
     assert!(refused.contains("no model of so many feedbacks"), "{refused}");
 }
 
+fn copied(user: &User, body: &[u8], key: &str) -> Created {
+    let answer = user.http.post_with(&user.path("/copy"), (IDEMPOTENCY_HEADER, key), body);
+    assert_eq!(answer.status, 201);
+    serde_json::from_slice(&answer.ok()).unwrap()
+}
+
+/// A copy begins with what its original has learnt, decides with another width, and learns by itself, while
+/// the original goes on. A repeated request makes one copy. What is erased from the original is erased from its
+/// copy and from the copy of that, unless it came after they were made. All of it is there after a restart,
+/// and the logs give the states.
+#[test]
+fn a_copy_learns_by_itself_and_forgets_with_its_original() {
+    let settings = Settings { keep_log: true, ..Settings::default() };
+    let server = InProcess::start(settings.clone());
+    let user = User::create_with(server.device(), &every_round(Answers::Arm));
+    let (mut rng, history) = (rng(75), History::default());
+    let first = user.round(&history, &mut rng);
+    (0..2).for_each(|_| drop(user.round(&history, &mut rng)));
+    user.settle(&mut rng);
+    let waits = random_rows(&mut rng);
+    let waiting = user.decide(&waits, &mut rng);
+    frozen(&user, true);
+    let body = br#"{"name": "second", "linear": {"width": {"tangent": {"alpha": 0.125, "floor": 0.0625}}}}"#;
+    let created = copied(&user, body, "one");
+    frozen(&user, false);
+    assert_eq!(copied(&user, body, "one"), created);
+    let other = user.http.post_with(&user.path("/copy"), (IDEMPOTENCY_HEADER, "one"), b"{}");
+    refused(other, 422, "key_reused");
+    assert_eq!(created.origin.as_deref(), Some(user.id()));
+    let copy = User::join(server.device(), &created);
+    let status = copy.status();
+    assert_eq!((status.round, status.pending_decisions, status.frozen), (0, 0, false));
+    assert_eq!((status.feedbacks, status.model_feedbacks), (3, 3));
+    let of_copy = copied(&copy, b"{}", "two");
+
+    let x = &waits[waiting.arm];
+    let frame = user.device.feedback(waiting.arm, x, reward(x), None, &mut rng).unwrap();
+    refused(copy.send(&waiting, &frame), 404, "unknown_decision");
+    user.send(&waiting, &frame).ok();
+    user.settle(&mut rng);
+    let exported = exported(&user);
+    (0..2).for_each(|_| drop(copy.round(&History::default(), &mut rng)));
+    copy.settle(&mut rng);
+    assert_eq!((copy.status().feedbacks, copy.status().model_feedbacks), (5, 5));
+    assert_eq!(self::exported(&user), exported);
+
+    let erase = |user: &User, decision: &str| -> Erasure {
+        let answer = user.http.delete(&user.path(&format!("/decisions/{decision}/feedback")));
+        serde_json::from_slice(&answer.ok()).unwrap()
+    };
+    let receipt = erase(&user, &first.decision);
+    let mut reached = receipt.copies.clone();
+    let mut both = vec![created.id.clone(), of_copy.id.clone()];
+    reached.sort();
+    both.sort();
+    assert_eq!(reached, both);
+    assert!(erase(&user, &waiting.id.to_string()).copies.is_empty(), "it came after the copies");
+    let unknown = copy.http.delete(&copy.path(&format!("/decisions/{}/feedback", first.decision)));
+    refused(unknown, 404, "unknown_decision");
+
+    let server = server.restart_with(settings);
+    let (user, copy) = (user.at(server.address), copy.at(server.address));
+    assert_eq!(erase(&user, &first.decision).copies, receipt.copies);
+    copy.round(&History::default(), &mut rng);
+    copy.settle(&mut rng);
+    for id in [user.id(), copy.id(), &of_copy.id] {
+        let whole = replay(server.folder.path(), id, "genesis");
+        let last = replay(server.folder.path(), id, "snapshot");
+        assert!(whole.head == last.head && whole.bytes == last.bytes, "the log gives the state");
+        let erased = last.events.iter().chain(&whole.events);
+        assert!(erased.into_iter().any(|event| matches!(event, helba::Event::Erased { .. })), "{id}");
+    }
+}
+
 /// Bandits of other kinds and bad messages are refused by name, and change nothing.
 #[test]
 fn what_is_not_frozen_is_refused_by_name() {
@@ -202,6 +277,16 @@ fn what_is_not_frozen_is_refused_by_name() {
     let clear = user.http.put(&format!("/bandits/{id}/frozen"), br#"{"frozen": true}"#);
     let why = refused(clear, 409, "not_encrypted");
     assert!(why.contains("one with a policy in the clear, and no such bandit is frozen"), "{why}");
+    let why = refused(user.http.post(&format!("/bandits/{id}/copy"), b"{}"), 409, "not_encrypted");
+    assert!(why.contains("no such bandit is copied"), "{why}");
+    for (body, reason) in [
+        (&b"[]"[..], "bad_configuration"),
+        (br#"{"linear": {"lambda": 2}}"#, "bad_configuration"),
+        (br#"{"linear": {"lambdas": 2}}"#, "bad_configuration"),
+        (br#"{"counters": {"every": 10}}"#, "bad_configuration"),
+    ] {
+        refused(user.http.post(&user.path("/copy"), body), 400, reason);
+    }
     let why = refused(user.http.get(&format!("/bandits/{id}/model")), 409, "not_encrypted");
     assert!(why.contains("no such bandit is exported"), "{why}");
 }

@@ -48,6 +48,7 @@ fn opens(route: Route) -> &'static [&'static str] {
         | Route::Create
         | Route::Relabel
         | Route::Freeze
+        | Route::Copy
         | Route::Delete
         | Route::Model
         | Route::Learn => &["admin"],

@@ -304,6 +304,23 @@ pub(crate) enum Command {
         #[command(flatten)]
         opening: BundleOptions,
     },
+    /// Copies an encrypted bandit: the copy begins with its sums and model, and learns by itself.
+    Copy {
+        #[command(flatten)]
+        caller: Caller,
+        /// Id of the bandit.
+        #[arg(long)]
+        bandit: String,
+        /// What the configuration of the copy has instead, as JSON: '{"linear": {"width": {"constant": {"alpha": 0.1}}}}'.
+        #[arg(long, value_name = "JSON", default_value = "{}")]
+        changes: String,
+        /// Name of at most 100 characters.
+        #[arg(long)]
+        name: Option<String>,
+        /// Tag of at most 50 characters. May be given up to 16 times.
+        #[arg(long = "tag", value_name = "TAG")]
+        tags: Vec<String>,
+    },
     /// Freezes an encrypted bandit: it decides with the model that it has, and refuses rewards until `thaw`.
     Freeze {
         #[command(flatten)]

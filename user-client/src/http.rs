@@ -284,8 +284,17 @@ impl Client {
     }
 
     fn create<T: DeserializeOwned>(&self, asked: &impl Serialize, creation: &Creation) -> Result<T, Error> {
+        self.create_at("bandits", asked, creation)
+    }
+
+    fn create_at<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        asked: &impl Serialize,
+        creation: &Creation,
+    ) -> Result<T, Error> {
         let body = json_of(&Labelled { labels: creation.labels.clone(), of: asked })?;
-        let request = self.authorized(self.agent.post(self.url("bandits"))).content_type("application/json");
+        let request = self.authorized(self.agent.post(self.url(path))).content_type("application/json");
         let request = match &creation.key {
             Some(key) => request.header(IDEMPOTENCY_HEADER, key),
             None => request,
@@ -308,6 +317,26 @@ impl Client {
         let view: Labelled<Map<String, Value>> =
             self.json_up_to(MAX_CLEAR_BYTES, request.send(&json_of(patch)?[..]))?;
         Ok(view.labels)
+    }
+
+    /// Creates a copy of an encrypted bandit, which begins with the sums and the model of the original and
+    /// learns by itself. `changes` are fields of its configuration, of which those of `linear` are given one
+    /// by one. The same call may be made again: it returns the same bandit.
+    ///
+    /// # Errors
+    /// [`Error::Refused`], which names a field that a copy has of its original; as [`Self::encrypted`].
+    pub fn copy(
+        &self,
+        id: &str,
+        changes: &Map<String, Value>,
+        creation: &Creation,
+    ) -> Result<Labelled<Created>, Error> {
+        let copy: Labelled<Created> =
+            self.create_at(&format!("bandits/{}/copy", checked(id)?), changes, creation)?;
+        match copy.of.origin.as_deref() == Some(id) {
+            true => Ok(copy),
+            false => Err(Error::BadAnswer("the copy names another original".into())),
+        }
     }
 
     /// Freezes or thaws an encrypted bandit, and returns its counters. A frozen bandit decides with the model

@@ -175,6 +175,17 @@ fn run(command: Command, json: bool) -> anyhow::Result<()> {
             }
             say!("{bandit}{}", shown(&labels));
         }
+        Command::Copy { caller, bandit, changes, name, tags } => {
+            let changes = serde_json::from_str(&changes).context("--changes is not a JSON object")?;
+            let client = caller.client()?;
+            let creation = Creation::new(Labels { name, tags }, &mut os_rng()?);
+            let copy = patiently(|| client.copy(&bandit, &changes, &creation))?;
+            label(&copy.of.config);
+            if json {
+                return print(&copy);
+            }
+            say!("{}", copy.of.id);
+        }
         Command::Export { server, bandit, secret, output, opening } => {
             let (client, device) = opening.connect(&secret, &server)?;
             rounds::export(&client, &bandit, &device, &output)?;

@@ -393,6 +393,24 @@ pub(super) async fn counters(
     Ok(Json(opened.await?).into_response())
 }
 
+/// Copies a bandit at the server. The agent has no settings for the copy.
+pub(super) async fn copy(
+    State(agent): State<Agent>,
+    id: Result<Path<String>, PathRejection>,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let Path(id) = id?;
+    let mut changes: Map<String, Value> =
+        read(&agent, request, MAX_CLEAR_BYTES, "what the copy of a bandit has instead").await?;
+    let copied = blocking(move || {
+        let labels = Labels::default().patched(labels_of(&mut changes)?.unwrap_or_default());
+        self::view(&agent, &id)?.view.of_keys("copy", "what its members have cannot be copied")?;
+        let creation = Creation::new(labels, &mut agent.0.fork_rng());
+        Ok(agent.0.client.copy(&id, &changes, &creation)?)
+    });
+    Ok((StatusCode::CREATED, Json(copied.await?)).into_response())
+}
+
 /// The model of a bandit in the clear, opened with the agent's key.
 pub(super) async fn model(
     State(agent): State<Agent>,

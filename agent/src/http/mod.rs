@@ -11,6 +11,7 @@
 //! | `DELETE /v1/bandits/{id}` | | 204 |
 //! | `GET /v1/bandits/{id}/summary` | | [`crate::tally::Summary`] |
 //! | `GET /v1/bandits/{id}/counters` | | [`user_client::OpenedCounters`] of all devices of the bandit |
+//! | `POST /v1/bandits/{id}/copy` | what the copy has instead | [`wire::Created`] |
 //! | `GET /v1/bandits/{id}/model` | | [`user_client::ExportedModel`] |
 //! | `PUT /v1/bandits/{id}/frozen` | [`wire::Freeze`] | [`protocol::Status`] of the bandit at the server |
 //! | `POST /v1/bandits/{id}/learn` | logged rounds: decision requests with `arm` and `reward` or `reward_value` | how many are learnt |
@@ -47,6 +48,7 @@ pub(crate) fn app(agent: Agent) -> Router {
         .route("/bandits/{id}", get(bandits::show).patch(bandits::change).delete(bandits::delete))
         .route("/bandits/{id}/summary", get(bandits::summary))
         .route("/bandits/{id}/counters", get(bandits::counters))
+        .route("/bandits/{id}/copy", post(bandits::copy))
         .route("/bandits/{id}/model", get(bandits::model))
         .route("/bandits/{id}/frozen", put(bandits::freeze))
         .route("/bandits/{id}/learn", post(rounds::learn))

@@ -271,6 +271,7 @@ fn what_a_committee_does_not_do_is_refused_by_name() {
         json!({"name": "history", "rounds": [{"contexts": [[0.5, 0.5], [0.1, 0.1]], "arm": 0, "reward": 1}]});
     refused(app.post(&format!("/bandits/{bandit}/learn"), &rounds), "learn");
     refused(app.get(&format!("/bandits/{bandit}/model")), "model");
+    refused(app.post(&format!("/bandits/{bandit}/copy"), &json!({})), "copy");
     refused(app.put(&format!("/bandits/{bandit}/frozen"), &json!({"frozen": true})), "frozen");
     for rows in [vec![vec![0.5, 0.5]], vec![vec![0.5], vec![0.5]], vec![vec![2.0, 0.0], vec![0.0, 0.0]]] {
         assert_eq!(app.decide(bandit, &rows).0, 422);

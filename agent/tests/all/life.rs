@@ -26,4 +26,8 @@ fn a_bandit_is_frozen_for_all_agents() {
     let status: Value = app.put(&path, &json!({"frozen": false})).ok();
     assert_eq!(status["frozen"], false);
     assert_eq!(app.counted(&bandit, &decided.decision, earned).feedbacks, 1);
+    let copy: Value = app.post(&format!("/bandits/{bandit}/copy"), &json!({"name": "second"})).ok();
+    assert_eq!((&copy["origin"], &copy["name"]), (&json!(bandit), &json!("second")));
+    let of_copy: Value = app.get(&format!("/bandits/{}", copy["id"].as_str().unwrap())).ok();
+    assert_eq!(of_copy["status"]["feedbacks"], 1);
 }

@@ -202,6 +202,24 @@ impl Connection {
         })
     }
 
+    /// Creates a copy of an encrypted bandit, with these changes of its configuration, name and tags.
+    #[pyo3(signature = (id, changes, labels, done=None))]
+    fn copy(
+        &self,
+        py: Python<'_>,
+        id: String,
+        changes: String,
+        labels: (Option<String>, Vec<String>),
+        done: Option<Py<PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        self.request(py, done, move |inner, stop| {
+            let changes: serde_json::Map<_, _> = serde_json::from_str(&changes)
+                .map_err(|e| Failure::Argument(format!("the changes are no JSON object: {e}")))?;
+            let creation = creation(labels)?;
+            json(&inner.patiently(stop, |client| client.copy(&id, &changes, &creation))?)
+        })
+    }
+
     /// The model of an encrypted bandit, in the clear.
     #[pyo3(signature = (id, done=None))]
     fn export(&self, py: Python<'_>, id: String, done: Option<Py<PyAny>>) -> PyResult<Py<PyAny>> {

@@ -136,6 +136,34 @@ def test_closed_arms_are_not_played(encrypted: helba.Bandit, clear: helba.Bandit
             bandit.feedback(decision, 0.5)
 
 
+def test_a_model_is_exported(client: helba.Client) -> None:
+    bandit = client.create(features=FEATURES, arms=ARMS)
+    model = bandit.export()
+    assert (model["bandit"], model["feedbacks"], len(model["omega"])) == (bandit.bandit_id, 0, FEATURES)
+    for i, row in enumerate(model["inverse"]):
+        assert all(abs(entry - (i == j)) < 1e-4 for j, entry in enumerate(row))
+    assert bandit.export() == model
+    with pytest.raises(helba.Error):
+        client.create(policy="ucb1", arms=2).export()
+
+
+def test_a_copy_learns_by_itself(client: helba.Client) -> None:
+    bandit = client.create(features=FEATURES, arms=ARMS)
+    decision = bandit.decide(WIDE)
+    bandit.feedback(decision, 0.5)
+    copy = bandit.copy(name="second", alpha=0.1)
+    assert copy.created["origin"] == bandit.bandit_id and copy.labels.name == "second"
+    assert copy.created["config"]["linear"]["width"]["tangent"]["alpha"] == 0.1
+    assert (copy.status().feedbacks, copy.status().pending_decisions) == (1, 0)
+    copy.feedback(copy.decide(WIDE), 0.25)
+    assert (copy.status().feedbacks, bandit.status().feedbacks) == (2, 1)
+    bandit.erase(decision.decision_id)
+    with pytest.raises(helba.RefusedError, match="linear.lambda.*as in the original"):
+        bandit.copy(lambda_=2.0)
+    with pytest.raises(helba.ArgumentError, match="is not copied"):
+        client.create(policy="ucb1", arms=2).copy()
+
+
 def test_configurations_are_passed_on(client: helba.Client) -> None:
     bandit = client.create(features=4, arms=2, lambda_=2.0, alpha=0.25, horizon=500, schedule={"every": {"rounds": 8}})
     config = bandit.created["config"]

@@ -27,6 +27,8 @@ def play(url: str, bundle: Path, contexts: np.ndarray[Any, np.dtype[np.float32]]
         status: helba.Status = bandit.status()
         counters: helba.Counters = bandit.counters()
         model: dict[str, object] = bandit.export()
+        second: helba.Bandit = bandit.copy(name=str(model["feedbacks"]), alpha=0.1)
+        second.delete()
         bandit.freeze()
         bandit.thaw()
         replay: helba.Replay = bandit.replay([[[0.5, 0.5], [1, 0]]], [[0, 1]], progress=True)

@@ -145,6 +145,14 @@ export class Operations {
     return { name: view.name ?? null, tags: view.tags ?? [] };
   }
 
+  /** Creates a copy of an encrypted bandit. */
+  async copy({ bandit: original, changes, name, tags }, signal) {
+    const { connection } = this.#encrypted(original);
+    const options = { body: JSON.stringify({ ...changes, name, tags }), headers: { "idempotency-key": randomId() } };
+    const { name: given, tags: tagged, ...created } = JSON.parse(await this.#ofBandit(original, "POST", "/copy", options, signal));
+    return this.#added(connection, { created, name: given, tags: tagged }, {});
+  }
+
   /** The model of an encrypted bandit, in the clear. */
   async model({ bandit }, signal) {
     const { connection, device } = this.#encrypted(bandit);

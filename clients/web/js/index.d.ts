@@ -226,6 +226,11 @@ export class Bandit {
    */
   erase(decision: Decision | string, options?: CallOptions): Promise<Record<string, unknown>>;
   /**
+   * Creates a copy of an encrypted bandit, which begins with its sums and model and learns by itself. What is given is its name, its tags and
+   * what its configuration has instead, as `{ linear: { width: … } }`. Needs a token with the scope `admin`.
+   */
+  copy(changes?: { linear?: Record<string, unknown>; unanswered?: number } & Labels & CallOptions): Promise<Bandit>;
+  /**
    * The model of an encrypted bandit in the clear: the index of an arm with features x is omega·x plus the bonus of z = x·inverse·x. Keep it
    * from the server and its operator. Needs a token with the scope `admin`.
    */

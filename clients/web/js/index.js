@@ -204,6 +204,11 @@ export class Bandit {
     return this.#calls.call("erase", { bandit: this.#bandit, decision: id }, { signal });
   }
 
+  async copy({ name, tags, signal, ...changes } = {}) {
+    const copy = await this.#calls.call("copy", { bandit: this.#bandit, changes, name, tags }, { signal });
+    return new Bandit(this.#calls, copy);
+  }
+
   async export({ signal } = {}) {
     return this.#calls.call("model", { bandit: this.#bandit }, { signal });
   }

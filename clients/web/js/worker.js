@@ -14,7 +14,7 @@ const addresses = {
 
 /** What the page may ask for. */
 const OPERATIONS = [
-  "open", "connect", "create", "bandit", "bandits", "policies", "status", "relabel", "model", "freeze", "delete", "decide", "feedback", "erase", "counters",
+  "open", "connect", "create", "bandit", "bandits", "policies", "status", "relabel", "copy", "model", "freeze", "delete", "decide", "feedback", "erase", "counters",
   "raise", "readTransform", "learnTransform", "rows", "reward", "transformText", "freeTransform", "free",
 ];
 

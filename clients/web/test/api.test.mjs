@@ -281,6 +281,19 @@ test("a model is exported", async () => {
   assert.deepEqual(await operations.model({ bandit }), model, "another export is the same");
 });
 
+test("a bandit is copied", async () => {
+  const { operations } = await opened();
+  const { bandit } = await operations.create({ client: "c", features: FEATURES, arms: ARMS, changes: {} });
+  const [{ sealed }] = await operations.decide({ bandit, contexts: [CONTEXTS] });
+  await operations.feedback({ bandit, sealed, reward: 0.5 });
+  const changes = { linear: { width: { tangent: { alpha: 0.1, floor: 1 / 64 } } } };
+  const copy = await operations.copy({ bandit, changes, name: "second" });
+  assert.deepEqual([copy.name, copy.config.linear.width], ["second", changes.linear.width]);
+  const { round, feedbacks } = await operations.status({ bandit: copy.bandit });
+  assert.deepEqual([round, feedbacks], [0, 1]);
+  await assert.rejects(operations.copy({ bandit, changes: { linear: { lambda: 2 } } }), (error) => error.status === 400);
+});
+
 test("a frozen bandit decides and learns nothing", async () => {
   const { operations } = await opened();
   const { bandit } = await operations.create({ client: "c", features: FEATURES, arms: ARMS, changes: {} });

@@ -39,6 +39,8 @@ export async function named(keys: Keys, text: string): Promise<number> {
   const paid: number = await transform.reward(12.5);
   await bandit.feedback(drawn, paid);
   await bandit.erase(drawn);
+  const second: Bandit = await bandit.copy({ name: "second", linear: { width: { constant: { alpha: 0.5 } } } });
+  await second.delete();
   const { omega }: { omega: number[] } = await bandit.export();
   await bandit.freeze();
   await bandit.thaw();

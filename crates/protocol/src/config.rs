@@ -254,6 +254,41 @@ impl BanditConfig {
         })
     }
 
+    /// Checks that a copy of a bandit with the configuration `of` may have this one: what its sums and its
+    /// model depend on is the same.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`], which names the first field that differs, or `counters`.
+    pub fn check_copy(&self, of: &Self) -> Result<(), Error> {
+        let (own, original) = (&self.linear, &of.linear);
+        for (field, got, want) in [
+            ("linear.d", own.d as f64, original.d as f64),
+            ("linear.k", own.k as f64, original.k as f64),
+            ("linear.lambda", own.lambda, original.lambda),
+            ("linear.l", own.l, original.l),
+            ("horizon", self.horizon as f64, of.horizon as f64),
+        ] {
+            if got != want {
+                let want = format!("{want}, as in the original, whose sums and model depend on it");
+                return Err(OutOfRange::new(field, got, want).into());
+            }
+        }
+        if (self.discount, self.window) != (of.discount, of.window) {
+            let got = format!("{:?}, window {:?}", self.discount, self.window);
+            let want = "with the window that of the original, whose sums have their weights by it";
+            return Err(OutOfRange::new("discount", got, want).into());
+        }
+        if self.counters.is_some() || of.counters.is_some() {
+            let want = "none, in a copy and its original: two bandits that share the first feedbacks of a group would show its last one";
+            return Err(OutOfRange::new("counters", "given", want).into());
+        }
+        if self.tests_trace() || of.tests_trace() {
+            let want = "public in a copy and its original, since no feedback of trace_or_growth is erased";
+            return Err(OutOfRange::new("linear.schedule", "trace_or_growth", want).into());
+        }
+        Ok(())
+    }
+
     /// Whether everyone who holds the key can compute the model, which every view of the bandit states.
     pub fn shows_model(&self) -> bool {
         self.answers == Answers::Scores

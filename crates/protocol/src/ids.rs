@@ -80,6 +80,8 @@ pub struct Erasure {
     /// A message authentication code of the decision and its erasure, in hexadecimal, which the server alone
     /// computes.
     pub code: String,
+    /// The copies of the bandit from which the feedback is erased too: all that had it.
+    pub copies: Vec<String>,
 }
 
 /// The id of a request with logged rounds, which its sender chooses: the rounds of an id are learnt once. It

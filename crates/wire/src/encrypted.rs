@@ -48,6 +48,9 @@ pub struct Created {
     pub scores_fingerprint: String,
     /// What holders of the key learn beyond their arms, in a sentence; `None` if that is nothing.
     pub label: Option<String>,
+    /// The id of the bandit that it is a copy of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
 }
 
 /// The label of a bandit with answers: scores.
@@ -74,6 +77,7 @@ impl Created {
             fingerprint: deep.0.fingerprint().to_string(),
             scores_key_id: scores.1.to_string(),
             scores_fingerprint: scores.0.fingerprint().to_string(),
+            origin: None,
         }
     }
 }

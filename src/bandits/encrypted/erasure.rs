@@ -10,50 +10,97 @@ use host::lock;
 use protocol::{DecisionId, Erasure};
 use std::sync::Arc;
 
+/// Erases a feedback, also from those of these bandits that are copies.
+pub(in crate::bandits) type EraseAmong<'a> = dyn Fn(&[Arc<EncryptedServed>]) -> Result<Erasure, Error> + 'a;
+
 impl EncryptedServed {
-    /// Erases the feedback on a decision, which is durable when this returns. A repeated request changes
-    /// nothing.
-    pub(crate) async fn erase(self: Arc<Self>, decision: DecisionId) -> Result<Reply, Error> {
+    /// Erases the feedback on a decision, also from the copies that have it, which is durable when this
+    /// returns. A repeated request changes nothing.
+    pub(crate) async fn erase(
+        self: Arc<Self>,
+        decision: DecisionId,
+        with_copies: impl Fn(&EraseAmong) -> Result<Erasure, Error> + Send + 'static,
+    ) -> Result<Reply, Error> {
         let _waiting =
             self.shared.stages.waiting.clone().try_acquire_owned().map_err(|_| Error::Overloaded)?;
         blocking(move || {
-            let erasure = self.erase_now(decision)?;
+            let erasure = self.erase_everywhere(decision, &with_copies)?;
             self.offer_task();
             Reply::json(&erasure)
         })
         .await
     }
 
-    fn erase_now(&self, decision: DecisionId) -> Result<Erasure, Error> {
-        let round = {
+    fn erase_everywhere(
+        &self,
+        decision: DecisionId,
+        with_copies: &dyn Fn(&EraseAmong) -> Result<Erasure, Error>,
+    ) -> Result<Erasure, Error> {
+        let round = decision.round();
+        let erasable = {
             let live = lock(&self.live);
             if live.deleted {
                 return Err(self.deleted());
             }
-            match live.bandit.erasable(decision)? {
-                Ok(round) => round,
-                Err(receipt) => {
-                    // It may have been erased a moment ago, and be on its way to the disk.
-                    let stored = live.flush()?;
-                    drop(live);
-                    stored.wait()?;
-                    return Ok(receipt);
-                }
-            }
+            live.bandit.erasable(decision)?
         };
-        let frame =
-            self.feedback_frame(round)?.ok_or_else(|| Error::FeedbackNotKept { id: decision.to_string() })?;
+        let frame = match erasable {
+            Ok(_) => {
+                let missing = || Error::FeedbackNotKept { id: decision.to_string() };
+                Some(self.feedback_frame(round)?.ok_or_else(missing)?)
+            }
+            Err(_) => None,
+        };
+        with_copies(&|copies| {
+            let mut reached = Vec::new();
+            // The original last: a request that is repeated after a failure finds the feedback, and goes on.
+            for copy in copies {
+                let has = lock(&copy.live).bandit.has_feedback_of(&self.created.id, round);
+                match (has, &frame) {
+                    (None, _) => continue,
+                    (Some(false), Some(frame)) => drop(copy.erase_round(round, frame.clone())?),
+                    (Some(false), None) => {
+                        return Err(Error::Broken("an erasure that did not reach a copy"));
+                    }
+                    (Some(true), _) => {}
+                }
+                reached.push(copy.created.id.clone());
+            }
+            Ok(Erasure { copies: reached, ..self.erase_now(decision, frame.clone())? })
+        })
+    }
+
+    /// Erases the feedback with this frame on a decision, or returns the receipt if it was erased before.
+    fn erase_now(&self, decision: DecisionId, frame: Option<Vec<u8>>) -> Result<Erasure, Error> {
+        let erasable = {
+            let live = lock(&self.live);
+            if live.deleted {
+                return Err(self.deleted());
+            }
+            (live.bandit.erasable(decision)?, live.flush()?)
+        };
+        match (erasable, frame) {
+            ((Ok(round), _), Some(frame)) => self.erase_round(round, frame),
+            // It may have been erased a moment ago, and be on its way to the disk.
+            ((Err(receipt), stored), _) => {
+                stored.wait()?;
+                Ok(receipt)
+            }
+            ((Ok(_), _), None) => Err(Error::Broken("an erasure that was undone")),
+        }
+    }
+
+    /// Subtracts the feedback of a round, durably. No other request erases meanwhile.
+    fn erase_round(&self, round: u64, frame: Vec<u8>) -> Result<Erasure, Error> {
         let Pending { applied, ticket } = {
             let mut live = lock(&self.live);
             if live.deleted {
                 return Err(self.deleted());
             }
-            // Another request may have erased it while the log was read, or its batch may be closed.
-            match live.bandit.erasable(decision)? {
-                Ok(_) if live.bandit.sum_is_full() => return Err(Error::SumIsFull),
-                Ok(round) => live.change(&self.shared.engine, &Event::Erased { round, frame })?,
-                Err(receipt) => Pending { applied: Applied::Erased(receipt), ticket: live.flush()? },
+            if live.bandit.sum_is_full() {
+                return Err(Error::SumIsFull);
             }
+            live.change(&self.shared.engine, &Event::Erased { round, frame })?
         };
         ticket.wait()?;
         match applied {

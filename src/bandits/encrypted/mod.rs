@@ -30,6 +30,7 @@ use crate::jobs::Updates;
 use again::Keeping;
 pub use audit::{Audited, Audits};
 pub(crate) use decisions::Asker;
+pub(super) use erasure::EraseAmong;
 use helba::{Applied, EncryptedBandit, Engine, Event};
 use host::{lock, os_rng};
 use pace::{Arrivals, Pace};
@@ -102,9 +103,43 @@ impl EncryptedServed {
         shared: Shared,
         before: impl FnOnce(Listed) -> Result<(), Error>,
     ) -> Result<Self, Error> {
-        let mut secret = [0; 32];
-        os_rng()?.fill_bytes(&mut secret);
-        let bandit = EncryptedBandit::create(&shared.engine, config, secret)?;
+        let bandit = EncryptedBandit::create(&shared.engine, config, secret()?)?;
+        Self::store(id, bandit, shared, before)
+    }
+
+    /// Creates a copy of `self` with this configuration, as [`Self::create`] does.
+    pub(super) fn copied(
+        &self,
+        id: &str,
+        config: BanditConfig,
+        before: impl FnOnce(Listed) -> Result<(), Error>,
+    ) -> Result<Arc<Self>, Error> {
+        let (bandit, stored) = {
+            let live = lock(&self.live);
+            if live.deleted {
+                return Err(self.deleted());
+            }
+            (live.bandit.clone(), live.flush())
+        };
+        // The copy has no feedback that its original would lose.
+        stored?.wait()?;
+        let shared = self.shared.clone();
+        let copy = bandit.copied(&shared.engine, self.created.id.clone(), config, secret()?)?;
+        Self::store(id, copy, shared, before).map(Arc::new)
+    }
+
+    /// The configuration.
+    pub(crate) fn config(&self) -> &BanditConfig {
+        &self.created.config
+    }
+
+    /// Stores a new bandit under `id`, after `before` has taken the answer to its creation.
+    fn store(
+        id: &str,
+        bandit: EncryptedBandit,
+        shared: Shared,
+        before: impl FnOnce(Listed) -> Result<(), Error>,
+    ) -> Result<Self, Error> {
         before(Listed::Encrypted(Box::new(created(id, &bandit, &shared.engine))))?;
         let live = Live::create(&shared.root, id, &shared.engine, bandit, shared.keep_log)?;
         Self::new(id, live, shared)
@@ -308,11 +343,19 @@ impl EncryptedServed {
     }
 }
 
+/// A fresh secret of a bandit.
+fn secret() -> Result<[u8; 32], Error> {
+    let mut secret = [0; 32];
+    os_rng()?.fill_bytes(&mut secret);
+    Ok(secret)
+}
+
 /// The answer to the creation of `bandit` under `id`.
 fn created(id: &str, bandit: &EncryptedBandit, engine: &Engine) -> Created {
     let (config, plan, deep) = (bandit.config().clone(), bandit.plan().clone(), engine.deep());
     let [deep, small] = [(deep.params(), deep.key_id()), (engine.params(), engine.key_id())];
-    Created::new(id.to_string(), config, plan, deep, small)
+    let origin = bandit.origin().map(str::to_string);
+    Created { origin, ..Created::new(id.to_string(), config, plan, deep, small) }
 }
 
 /// The encrypted bandits in the folder of `shared`.

@@ -33,7 +33,7 @@ pub(super) const GENESIS: &str = "genesis";
 /// The last round that was given out.
 const GIVEN: &str = "given";
 const MAGIC: [u8; 8] = *b"HELBAPKD";
-const VERSION: u16 = 22;
+const VERSION: u16 = 23;
 /// The longest event: a model in both rings, of at most some 10 MB.
 const LONGEST_EVENT: usize = 64 << 20;
 /// After a snapshot a new segment of the log begins if the last one has more bytes than this.
@@ -140,12 +140,14 @@ impl Live {
         host::sync_folder(root).map_err(|e| Error::disk(root, e))?;
         let (log, _) = Log::open::<Error>(&folder, &identity, LONGEST_EVENT, &head, |_, _| Ok(()))?;
         let (given, _) = open_given(&folder)?;
+        // A copy gives out rounds after those of its original.
+        let round = bandit.reserved();
         Ok(Live {
             bandit,
-            round: 0,
+            round,
             before_start: None,
             given,
-            reserved: 0,
+            reserved: round,
             reserved_at: 0,
             deleted: false,
             head,

@@ -292,6 +292,19 @@ pub(super) fn operation(route: Route) -> Operation {
             operation.answers.truncate(1);
             operation
         }
+        Route::Copy => Operation::new(
+            "copy_bandit",
+            BANDITS,
+            "Creates a copy of an encrypted bandit",
+            "The copy begins with the sums and the model of the original, and learns from then on by itself. What is given replaces fields \
+             of the configuration that sums and model do not depend on, such as `linear.width`; bandits with counters and of \
+             `trace_or_growth` are not copied. It is answered when the copy is on disk.",
+        )
+        .takes([id(), idempotency()])
+        .reads(json!({ "application/json": { "schema": reference("Copy"), "example": { "name": "Shop, exploring less" } } }))
+        .answers((201, created()))
+        .fails(FIND)
+        .fails([P::BadConfiguration, P::BadValue, P::NotEncrypted, P::KeyReused, P::TooManyBandits, P::DiskFull]),
         Route::Freeze => Operation::new(
             "freeze_bandit",
             BANDITS,
@@ -489,16 +502,6 @@ fn create() -> Operation {
             (format!("{}-{n}", card.policy), json!({ "summary": card.about, "value": card.example }))
         })
         .collect();
-    let follow =
-        |operation: &str| json!({ "operationId": operation, "parameters": { "id": "$response.body#/id" } });
-    let created = json!({
-        "description": "The bandit, which is on disk.",
-        "headers": { "location": { "required": true, "schema": { "type": "string" },
-            "description": "The path of the bandit." } },
-        "content": { "application/json": json_of(reference("Listed")) },
-        "links": { "show": follow("show_bandit"), "decide": follow("decide"), "shuffled": follow("shuffled"),
-            "label": follow("label_bandit"), "delete": follow("delete_bandit") },
-    });
     Operation::new(
         "create_bandit",
         BANDITS,
@@ -508,13 +511,31 @@ fn create() -> Operation {
                 other policies. Parameters have bounds of their own and together, which the answer names. With an \
                 `Idempotency-Key`, a repeated request gets the first answer and creates nothing.",
     )
-    .takes([json!({ "name": IDEMPOTENCY_HEADER, "in": "header",
-        "description": "A text that names this creation, such as random digits. The answer to a creation is remembered for a \
-            day, for the last 1024 creations with a key.",
-        "schema": { "type": "string", "pattern": "^[!-~]{1,255}$" } })])
+    .takes([idempotency()])
     .reads(json!({ "application/json": { "schema": reference("CreationRequest"), "examples": examples } }))
-    .answers((201, created))
+    .answers((201, created()))
     .fails([P::BadConfiguration, P::BadValue, P::KeyReused, P::NoKeys, P::TooManyBandits, P::DiskFull])
+}
+
+/// The header of a creation that may be repeated.
+fn idempotency() -> Value {
+    json!({ "name": IDEMPOTENCY_HEADER, "in": "header",
+        "description": "A text that names this creation, such as random digits. The answer to a creation is remembered for a             day, for the last 1024 creations with a key.",
+        "schema": { "type": "string", "pattern": "^[!-~]{1,255}$" } })
+}
+
+/// A bandit that was created.
+fn created() -> Value {
+    let follow =
+        |operation: &str| json!({ "operationId": operation, "parameters": { "id": "$response.body#/id" } });
+    json!({
+        "description": "The bandit, which is on disk.",
+        "headers": { "location": { "required": true, "schema": { "type": "string" },
+            "description": "The path of the bandit." } },
+        "content": { "application/json": json_of(reference("Listed")) },
+        "links": { "show": follow("show_bandit"), "decide": follow("decide"), "shuffled": follow("shuffled"),
+            "label": follow("label_bandit"), "delete": follow("delete_bandit") },
+    })
 }
 
 fn decide() -> Operation {

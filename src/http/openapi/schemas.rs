@@ -367,6 +367,7 @@ fn policies() -> Named {
         ("ListedPolicy", labelled("A bandit with a clear policy, with its name and tags.", &created)),
         ("PolicyView", view),
         ("Learnt", learnt),
+        ("Copy", copy_request()),
         (
             "Freeze",
             object("Whether a bandit is frozen.", &[("frozen", truth(), "True freezes, false thaws.")]),
@@ -375,6 +376,18 @@ fn policies() -> Named {
         ("Listed", listed),
         ("CreationRequest", request),
     ]
+}
+
+/// What a copy does not have of its original.
+fn copy_request() -> Value {
+    let any = || json!({ "type": "object" });
+    let changes = [("linear?", any(), "Fields of the linear bandit, such as `width` and `schedule`.")];
+    let mut request = object(
+        "What a copy does not have of its original: name, tags, and fields of the configuration.",
+        &[&given_labels()[..], &changes].concat(),
+    );
+    request["additionalProperties"] = true.into();
+    request
 }
 
 /// The creation request of a policy, which has the fields of its example. The policy checks their bounds.
@@ -642,6 +655,7 @@ fn encrypted() -> Named {
             or_null(text()),
             "What holders of the key learn beyond their arms; null if that is nothing.",
         ),
+        ("origin?", hex_id(), "The id of the bandit that it is a copy of."),
     ];
     let status = object(
         "The counters of an encrypted bandit, which are public.",
@@ -678,6 +692,11 @@ fn encrypted() -> Named {
             ("decision", hex_id(), "The decision."),
             ("batches", count(), "The number of batches closed so far."),
             ("code", hex_id(), "A message authentication code that the server alone computes."),
+            (
+                "copies",
+                list(hex_id()),
+                "The copies of the bandit from which it is erased too: all that had it.",
+            ),
         ],
     );
     let members_here = object(

@@ -308,6 +308,14 @@ class Bandit:
         """
         return _requests.erase(self._connection, self._description, decision_id).result()
 
+    def copy(self, *, name: Optional[str] = None, tags: Sequence[str] = (), **changes: Any) -> Bandit:
+        """Creates a copy of an encrypted bandit: it begins with the sums and the model, and learns by itself.
+
+        changes are arguments of `create` that sums and model do not depend on, such as alpha=0.1 or schedule.
+        """
+        call = _requests.copy(self._connection, self._description, name, tags, changes)
+        return Bandit(self._connection, call.result())
+
     def export(self) -> dict[str, Any]:
         """The model of an encrypted bandit in the clear, which `json.dump` writes and any linear library reads.
 

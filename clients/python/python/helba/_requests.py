@@ -333,21 +333,24 @@ def create(
     committee = connection.committee
     if committee is not None:
         linear, rules = of_committee_alone(configuration)
-        text, rewards = encrypted_configuration(*_sizes(features, arms), linear), linear.get("rewards")
+        text, rewards = encrypted_configuration(_defaults(features, arms), linear), linear.get("rewards")
         return Call(lambda done: committee.create(text, rules, rewards, labels, done), described)
     if not connection.has_keys:
         raise KeysError(
             "an encrypted bandit needs keys, as helba.Client(url, helba.Keys.open(path)), or a committee, as "
             "helba.Client(url, committee=ID); without them, name a clear policy of client.policies(), as policy='oful'"
         )
-    text = encrypted_configuration(*_sizes(features, arms), configuration)
+    text = encrypted_configuration(_defaults(features, arms), configuration)
     return Call(lambda done: connection.create(text, labels, done), described)
 
 
-def _sizes(features: Optional[int], arms: Optional[int]) -> tuple[int, int]:
+def _defaults(features: Optional[int], arms: Optional[int]) -> dict[str, Any]:
     if features is None or arms is None:
         raise ArgumentError("give the numbers of features and of arms, as create(features=7, arms=4)")
-    return features, arms
+    for name, size in (("features", features), ("arms", arms)):
+        if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= 1 << 16:
+            raise ArgumentError(f"{name} is {size!r}, it must be a whole number from 1 on")
+    return dict(json.loads(_native.default_configuration(features, arms)))
 
 
 def _tags(tags: Sequence[str]) -> list[str]:
@@ -388,11 +391,7 @@ def _plain(name: str) -> str:
     return name.rstrip("_")
 
 
-def encrypted_configuration(features: int, arms: int, changes: Mapping[str, Any]) -> str:
-    for name, size in (("features", features), ("arms", arms)):
-        if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= 1 << 16:
-            raise ArgumentError(f"{name} is {size!r}, it must be a whole number from 1 on")
-    configuration = json.loads(_native.default_configuration(features, arms))
+def encrypted_configuration(configuration: dict[str, Any], changes: Mapping[str, Any]) -> str:
     linear = configuration["linear"]
     exploration: dict[str, Any] = {}
     for name, value in changes.items():
@@ -557,6 +556,23 @@ def index(arm: Any, at: int) -> int:
     if found < 0:
         raise ContextsError(f"the arm of round {at} is {found}: arms are numbered from 0")
     return found
+
+
+def copy(
+    connection: _native.Connection,
+    bandit: Description,
+    name: Optional[str],
+    tags: Sequence[str],
+    changes: Mapping[str, Any],
+) -> Call[Description]:
+    if not bandit.of_keys:
+        raise ArgumentError(f"{bandit.kind} is not copied: name an encrypted bandit of a key bundle")
+    configuration = json.loads(json.dumps(bandit.created["config"]))
+    text, labels = encrypted_configuration(configuration, changes), (name, _tags(tags))
+    return Call(
+        lambda done: connection.copy(bandit.bandit_id, text, labels, done),
+        lambda text: Description.of(json.loads(text)),
+    )
 
 
 def export(connection: _native.Connection, bandit_id: str) -> Call[dict[str, Any]]:

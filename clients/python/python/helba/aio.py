@@ -234,6 +234,11 @@ class Bandit:
         """As `helba.Bandit.erase`."""
         return await _requests.erase(self._connection, self._description, decision_id).awaited()
 
+    async def copy(self, *, name: Optional[str] = None, tags: Sequence[str] = (), **changes: Any) -> Bandit:
+        """As `helba.Bandit.copy`."""
+        call = _requests.copy(self._connection, self._description, name, tags, changes)
+        return Bandit(self._connection, await call.awaited())
+
     async def export(self) -> dict[str, Any]:
         """As `helba.Bandit.export`."""
         return await _requests.export(self._connection, self.bandit_id).awaited()

@@ -61,6 +61,7 @@ impl<C> State<C> {
     fn erasure(&self, round: u64) -> Erasure {
         let code = self.code(b"erased", &round.to_le_bytes());
         let code = code.iter().map(|byte| format!("{byte:02x}")).collect();
-        Erasure { decision: self.decision_id(round).to_string(), batches: self.batches, code }
+        let decision = self.decision_id(round).to_string();
+        Erasure { decision, batches: self.batches, code, copies: Vec::new() }
     }
 }

@@ -25,6 +25,11 @@ struct Gap {
 }
 
 impl Given {
+    /// Of a bandit whose first round follows this one.
+    pub(super) fn after(round: u64) -> Self {
+        Given { last: round, gaps: Vec::new(), left_out: round }
+    }
+
     /// Rounds after the last one, up to this one, were given out.
     pub(super) fn up_to(&mut self, round: u64) {
         self.last = self.last.max(round);
@@ -71,9 +76,11 @@ impl<C> State<C> {
 
     /// The rounds that wait for feedback, if `round` was the last that was given out.
     pub(super) fn waiting(&self, round: u64) -> u64 {
-        let forgotten = self.answered.forgotten();
-        let kept = round.max(self.given.last).saturating_sub(forgotten);
-        kept.saturating_sub(self.given.in_gaps(forgotten) + self.answered.count())
+        // Those before its own are rounds of the bandit that it is a copy of.
+        let before = self.origins.last().map_or(0, |origin| origin.rounds);
+        let before = self.answered.forgotten().max(before);
+        let kept = round.max(self.given.last).saturating_sub(before);
+        kept.saturating_sub(self.given.in_gaps(before) + self.answered.count_after(before))
     }
 }
 

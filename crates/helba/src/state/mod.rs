@@ -27,6 +27,7 @@
 //! | `learning` | logged rounds are learnt in bulk |
 //! | `counters` | counters of whole groups of feedbacks |
 //! | `trace` | the trace condition |
+//! | `copy` | a bandit that begins with what another has learnt |
 //! | `erasure` | feedback is removed |
 //! | `past` | old feedback counts less |
 //! | `batch` | a batch from its end to the next model: phases, tasks, updates |
@@ -34,6 +35,7 @@
 //! | `stored` | the state as bytes |
 
 mod batch;
+mod copy;
 mod counters;
 mod erasure;
 mod event;
@@ -52,6 +54,7 @@ use crate::{Engine, Error, Scalars};
 use batch::Phase;
 pub use batch::{Task, Update};
 use ckks::{Ciphertext, Plaintext};
+use copy::Origin;
 use counters::CounterSums;
 pub use event::{Applied, Event};
 use feedback::empty_sum;
@@ -122,6 +125,8 @@ struct State<C = Arc<Ciphertext>> {
     phase: Phase<C>,
     /// Whether nothing is learnt ([`Event::Frozen`]).
     frozen: bool,
+    /// The bandit that it is a copy of, last, and those that this one is a copy of.
+    origins: Vec<Origin>,
 }
 
 /// The model in the ring of scores, divided by the gap of packs, that contexts are multiplied by
@@ -265,6 +270,7 @@ impl EncryptedBandit {
             residual: 0.0,
             phase: Phase::Open,
             frozen: false,
+            origins: Vec::new(),
         };
         Ok(EncryptedBandit { state, exchanges })
     }

@@ -113,9 +113,15 @@ impl Rounds {
         (self.first * BLOCK).saturating_sub(1)
     }
 
-    /// How many of the rounds that are not forgotten have had their feedback.
-    pub(super) fn count(&self) -> u64 {
-        self.count
+    /// How many rounds after this one have had their feedback. All of its block are remembered, or forgotten.
+    pub(super) fn count_after(&self, round: u64) -> u64 {
+        let (own, at) = (round / BLOCK, round % BLOCK);
+        let blocks = (self.first..).zip(&self.blocks).filter(|(number, _)| *number >= own);
+        let after = |(number, block): (u64, &Block)| match number > own || round == 0 {
+            true => block.count(),
+            false => (at + 1..BLOCK).filter(|at| block.get(*at)).count() as u64,
+        };
+        blocks.map(after).sum()
     }
 
     /// Whether the blocks can have been written by this type.
@@ -147,7 +153,9 @@ mod tests {
                     _ => Round::Waits,
                 };
                 prop_assert_eq!(rounds.get(round), want);
-                prop_assert_eq!(rounds.count(), set.range(rounds.forgotten() + 1..).count() as u64);
+                prop_assert_eq!(rounds.count, set.range(rounds.forgotten() + 1..).count() as u64);
+                let after = round.max(rounds.forgotten());
+                prop_assert_eq!(rounds.count_after(after), set.range(after + 1..).count() as u64);
                 if want == Round::Waits {
                     rounds.answer(round);
                     set.insert(round);
@@ -192,7 +200,7 @@ mod tests {
         (0..3 * BLOCK).for_each(|round| rounds.answer(round));
         assert!(rounds.blocks.iter().all(|block| *block == Block::Answered));
         assert_eq!(
-            (rounds.get(0), rounds.get(3 * BLOCK), rounds.count()),
+            (rounds.get(0), rounds.get(3 * BLOCK), rounds.count),
             (Round::Answered, Round::Waits, 3 * BLOCK)
         );
     }

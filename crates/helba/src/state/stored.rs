@@ -135,6 +135,7 @@ impl<C> State<C> {
             counters: self.counters.map(|sums| sums.try_map(map)).transpose()?,
             phase: self.phase.try_map(plan, log_sums, map)?,
             frozen: self.frozen,
+            origins: self.origins,
             erased: self.erased,
             subtracted: self.subtracted,
             config: self.config,

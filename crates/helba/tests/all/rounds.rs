@@ -1904,6 +1904,126 @@ fn a_frozen_bandit_waits_where_it_is() {
     }
 }
 
+/// A copy that is made between any two exchanges of an update, in slots and by products, goes on as its
+/// original would: its models are the twin's. It knows none of the decisions of the original, gives out rounds
+/// of its own, and a feedback that is erased from the original is erased from it.
+#[test]
+fn a_copy_goes_on_by_itself() {
+    let mut config = BanditConfig { horizon: 100, ..BanditConfig::new(2, 2) };
+    config.linear.schedule = Schedule::Every { rounds: 1 };
+    for mut world in [World::with(config), by_products()] {
+        let rows = [[0.6, 0.8], [0.8, -0.6], [0.0, 1.0]];
+        let learn = |world: &mut World, x: &[f64]| {
+            world.round += 1;
+            let feedback = world.feedback(world.round, x, 0.5);
+            world.apply(&Event::Rounds(world.round));
+            world.apply(&feedback);
+            feedback
+        };
+        let first = learn(&mut world, &rows[0]);
+        let mut last = None;
+        for made in 1..=3u8 {
+            let mut changed = world.config.clone();
+            changed.linear.width = bandit::Width::Tangent { alpha: 0.125, floor: 0.0625 };
+            let original = world.bandit.clone();
+            let copy = original.copied(&world.engine, made.to_string(), changed, [made; 32]).unwrap();
+            assert_eq!((copy.origin(), original.origin()), (Some(&*made.to_string()), last.as_deref()));
+            last = Some(made.to_string());
+            let [of_copy, of_original] = [&copy, &original].map(|bandit| bandit.status(0));
+            assert_eq!((of_copy.round, of_copy.pending_decisions), (0, 0));
+            let numbers = |of: &protocol::Status| (of.feedbacks, of.model_feedbacks, of.batches);
+            assert_eq!(numbers(&of_copy), numbers(&of_original));
+            assert!(copy.waiting(original.decision_id(world.round)).is_err());
+            let bytes = copy.to_bytes(&world.engine).unwrap();
+            world.bandit = EncryptedBandit::from_bytes(&world.engine, &bytes).unwrap();
+            // An update by products begins again with each copy.
+            if let Some(answer) = world.next_answer() {
+                world.apply(&answer);
+            }
+        }
+        world.settle();
+        assert_eq!(world.bandit.status(0).model_feedbacks, 1);
+        let far = world.distance_from_the_twin();
+        assert!(far < 1e-2, "{far}");
+        // It learns.
+        world.round = world.bandit.reserved();
+        learn(&mut world, &rows[1]);
+        assert_eq!(world.bandit.status(world.round).pending_decisions, 0);
+        world.settle();
+        assert_eq!(world.bandit.status(world.round).model_feedbacks, 2);
+        // And it forgets with the first of its originals, whose decision this was.
+        let Event::Feedback { round, frame } = first else { panic!() };
+        assert_eq!(world.bandit.has_feedback_of("1", round), Some(false));
+        assert_eq!(
+            [world.bandit.has_feedback_of("1", round + 1), world.bandit.has_feedback_of("x", round)],
+            [None; 2]
+        );
+        world.apply(&Event::Erased { round, frame });
+        assert_eq!(world.bandit.has_feedback_of("1", round), Some(true));
+        learn(&mut world, &rows[2]);
+        world.settle();
+        let mut twin = ClearTwin::new(world.config.clone());
+        [([0.0; 2], 0.0), (rows[1], 0.5), (rows[2], 0.5)]
+            .iter()
+            .for_each(|(x, reward)| twin.learn(x, *reward));
+        world.twin = twin;
+        let far = world.distance_from_the_twin();
+        assert!(far < 1e-2, "{far}");
+    }
+}
+
+/// Two bandits under one mask would show whoever answers the steps of both how they differ. A copy of a bandit
+/// in an update by products begins the update again under a mask of its own; a clone is the control.
+#[test]
+fn attack_a_copy_shows_no_number_under_the_mask_of_another() {
+    let mut world = by_products();
+    world.learn_one();
+    let answer = world.answer_task().unwrap();
+    world.apply(&answer);
+    let (small, key) = (world.small.params.clone(), world.small.key_id());
+    let canonical = small.scale(small.max_level());
+    let asked = |bandit: &EncryptedBandit| {
+        let task = bandit.task().unwrap();
+        (task.id, ckks::write_ciphertext(&small, key, &task.masked.as_ref().clone().with_scale(canonical)))
+    };
+    let copy = world.bandit.copied(&world.engine, "original".into(), world.config.clone(), [3; 32]).unwrap();
+    let [original, clone, copied] = [&world.bandit, &world.bandit.clone(), &copy].map(asked);
+    assert!(original == clone);
+    assert!(copied.0 != original.0 && copied.1 != original.1);
+    // Of every step, also after the same answers.
+    let mut seen = std::collections::BTreeSet::new();
+    for bandit in [world.bandit.clone(), copy] {
+        world.bandit = bandit;
+        while let Some(task) = world.bandit.task() {
+            assert!(seen.insert(task.id), "a step of both");
+            let answer = world.answer_task().unwrap();
+            world.apply(&answer);
+        }
+    }
+}
+
+/// What sums and model depend on, a copy has of its original, and what two bandits may not share is refused.
+#[test]
+fn copies_of_another_problem_are_refused() {
+    let world = World::new(2, 2);
+    let refused = |config: BanditConfig, what: &str| {
+        let error = world.bandit.copied(&world.engine, "1".into(), config, [3; 32]).unwrap_err().to_string();
+        assert!(error.contains(what), "{error}");
+    };
+    let changed = |change: &dyn Fn(&mut BanditConfig)| {
+        let mut config = world.config.clone();
+        change(&mut config);
+        config
+    };
+    refused(changed(&|config| config.linear.d = 1), "linear.d");
+    refused(changed(&|config| config.linear.lambda = 2.0), "linear.lambda");
+    refused(changed(&|config| config.linear.l = 0.5), "linear.l");
+    refused(changed(&|config| config.horizon = 101), "horizon");
+    refused(changed(&|config| config.counters = Some(Counters { every: 10, rho: None })), "counters");
+    refused(changed(&|config| config.linear.schedule = Schedule::TraceOrGrowth), "linear.schedule");
+    refused(changed(&|config| config.linear.schedule = Schedule::Every { rounds: 64 }), "linear.schedule");
+}
+
 /// A stored state has the plan of its configuration and as many bits for rounds as this version: with others
 /// its circuits would run at levels that nobody checked, and a round would be looked up beside the bits.
 #[test]
