@@ -1,4 +1,5 @@
-//! `PUT /v1/bandits/{id}/frozen`, `GET /v1/bandits/{id}/model` and `POST /v1/bandits/{id}/copy`: what the holder of its keys does with a bandit beside its rounds.
+//! What the holder of its keys does with a bandit beside its rounds: `PUT /v1/bandits/{id}/frozen`,
+//! `GET /v1/bandits/{id}/model` and `POST /v1/bandits/{id}/copy`.
 
 use super::AppState;
 use super::bandits::{CONFIG, encrypted, idempotency_key, labels};

@@ -195,9 +195,9 @@ fn copied(user: &User, body: &[u8], key: &str) -> Created {
 }
 
 /// A copy begins with what its original has learnt, decides with another width, and learns by itself, while
-/// the original goes on. A repeated request makes one copy. What is erased from the original is erased from its
-/// copy and from the copy of that, unless it came after they were made. All of it is there after a restart,
-/// and the logs give the states.
+/// the original goes on. A repeated request makes one copy. What is erased from the original is erased from
+/// its copy and from the copy of that, unless it came after they were made. All of it is there after a
+/// restart, and the logs give the states.
 #[test]
 fn a_copy_learns_by_itself_and_forgets_with_its_original() {
     let settings = Settings { keep_log: true, ..Settings::default() };

@@ -287,8 +287,8 @@ pub(crate) enum Command {
         #[arg(long, group = "change", conflicts_with = "tags")]
         no_tags: bool,
     },
-    /// Writes the model of an encrypted bandit in the clear, as JSON, to a new file that only its owner can read.
-    /// Keep it from the server, and from its operator.
+    /// Writes the model of an encrypted bandit in the clear, as JSON, to a new file that only its owner can
+    /// read. Keep it from the server, and from its operator.
     Export {
         #[command(flatten)]
         server: ServerOptions,
@@ -311,7 +311,8 @@ pub(crate) enum Command {
         /// Id of the bandit.
         #[arg(long)]
         bandit: String,
-        /// What the configuration of the copy has instead, as JSON: '{"linear": {"width": {"constant": {"alpha": 0.1}}}}'.
+        /// What the configuration of the copy has instead, as JSON:
+        /// '{"linear": {"width": {"constant": {"alpha": 0.1}}}}'.
         #[arg(long, value_name = "JSON", default_value = "{}")]
         changes: String,
         /// Name of at most 100 characters.

@@ -80,9 +80,9 @@ impl BanditDevice<'_> {
     /// choice in the place of the model, whose decryption shows coefficients of the key.
     ///
     /// # Errors
-    /// [`Error::Wire`], [`Error::Ckks`] for a reply that is not one of this bandit; [`Error::NoSecretKeys`] on
-    /// the device of a user with a key of its own; [`Error::BadAnswer`] for numbers that no model of so many
-    /// feedbacks has.
+    /// [`Error::Wire`], [`Error::Ckks`] for a reply that is not one of this bandit; [`Error::NoSecretKeys`]
+    /// on the device of a user with a key of its own; [`Error::BadAnswer`] for numbers that no model of so
+    /// many feedbacks has.
     pub fn export(&self, reply: &[u8]) -> Result<ExportedModel, Error> {
         let ShownModel { feedbacks, parts } = ShownModel::read(reply, &self.limits)?;
         let (params, layout) = (self.small(), &self.exchanges.layout);

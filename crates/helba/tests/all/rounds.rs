@@ -1905,8 +1905,8 @@ fn a_frozen_bandit_waits_where_it_is() {
 }
 
 /// A copy that is made between any two exchanges of an update, in slots and by products, goes on as its
-/// original would: its models are the twin's. It knows none of the decisions of the original, gives out rounds
-/// of its own, and a feedback that is erased from the original is erased from it.
+/// original would: its models are the twin's. It knows none of the decisions of the original, gives out
+/// rounds of its own, and a feedback that is erased from the original is erased from it.
 #[test]
 fn a_copy_goes_on_by_itself() {
     let mut config = BanditConfig { horizon: 100, ..BanditConfig::new(2, 2) };
@@ -1972,8 +1972,8 @@ fn a_copy_goes_on_by_itself() {
     }
 }
 
-/// Two bandits under one mask would show whoever answers the steps of both how they differ. A copy of a bandit
-/// in an update by products begins the update again under a mask of its own; a clone is the control.
+/// Two bandits under one mask would show whoever answers the steps of both how they differ. A copy of a
+/// bandit in an update by products begins the update again under a mask of its own; a clone is the control.
 #[test]
 fn attack_a_copy_shows_no_number_under_the_mask_of_another() {
     let mut world = by_products();
