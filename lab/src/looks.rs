@@ -103,6 +103,11 @@ const TABLE: &[(&str, [usize; 3])] = &[
     ("growth_or_every 16, eta 0.5", [3, 3, 4]),
     ("every 16", [4, 1, 5]),
     ("growth_or_every 64, eta 0.1", [2, 2, 0]),
+    ("growth_or_every 128, eta 0.1", [2, 1, 1]),
+    ("growth_or_every 256, eta 0.1", [2, 3, 2]),
+    ("every 64", [4, 2, 0]),
+    ("every 128", [4, 3, 1]),
+    ("every 256", [4, 0, 2]),
     // Confidence widths.
     ("tangent, ½ (the default)", [0, 0, 3]),
     ("constant ½", [5, 2, 2]),
@@ -137,6 +142,16 @@ const TABLE: &[(&str, [usize; 3])] = &[
     ("CLW, d = 40", [6, 3, 2]),
     ("CLW, look-ahead, d = 10", [7, 3, 0]),
     ("CLW, look-ahead, d = 20", [7, 3, 0]),
+    // Forgetting.
+    ("all feedback alike", [7, 0, 0]),
+    ("discount 0.9995", [0, 0, 0]),
+    ("discount 0.999", [5, 1, 1]),
+    ("discount 0.998", [2, 2, 2]),
+    ("discount 0.995", [3, 3, 3]),
+    ("discount 0.99", [4, 1, 4]),
+    ("window 2000", [1, 0, 5]),
+    ("window 1000", [1, 2, 4]),
+    ("window 500", [6, 3, 2]),
 ];
 
 #[cfg(test)]

@@ -256,15 +256,16 @@ mod tests {
         assert!(page.starts_with(PAGE) && page.ends_with(&peers().unwrap()));
     }
 
-    /// After a change a bandit that forgets follows, and one that does not stays behind, over few seeds.
+    /// After changes of the parameter a bandit that forgets follows, and one that does not stays behind: in
+    /// the table by a factor of 9.
     #[test]
-    fn a_discount_follows_the_best_arm() {
+    fn a_discount_follows_the_parameter() {
         let regret = |discount: Option<f64>| {
             let mut rng = SplitMix64::new(3);
-            let (mut world, mut all) = (Drift::new(true, 4, PERIOD).unwrap(), 0.0);
+            let (mut world, mut all) = (Drift::new(false, 8, PERIOD).unwrap(), 0.0);
             let forgetting = Forgetting::new(discount, None).unwrap();
             let mut policy =
-                HelbaClear::new(config(4), Arithmetic::Exact).unwrap().forgetting(forgetting).unwrap();
+                HelbaClear::new(config(8), Arithmetic::Exact).unwrap().forgetting(forgetting).unwrap();
             for _ in 0..5 * PERIOD {
                 world.begin(&mut rng);
                 let arm = policy.decide(&world.features.clone(), &mut rng).unwrap();
