@@ -49,7 +49,7 @@ pub struct Created {
     /// What holders of the key learn beyond their arms, in a sentence; `None` if that is nothing.
     pub label: Option<String>,
     /// The id of the bandit that it is a copy of.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub origin: Option<String>,
 }
 

@@ -82,7 +82,7 @@ fn stages_are_planned_and_chosen() {
     let large = ["--d", "64", "--k", "256"];
     let out = tool(&[&large[..], &["--exchanges", "staged", "--explain"]].concat());
     let text = String::from_utf8(out.stdout).unwrap();
-    let wanted = ["without a rotation", "64 by 64 matrices", "4 of a decision", "of an update, kB"];
+    let wanted = ["without a rotation", "64 by 64 matrices", "5 of a decision", "of an update, kB"];
     assert!(wanted.iter().all(|w| text.contains(w)), "{text}");
     for (arguments, wanted) in [
         (&["--d", "16", "--k", "16"][..], "stages, because a user alone waits"),

@@ -655,7 +655,7 @@ fn encrypted() -> Named {
             or_null(text()),
             "What holders of the key learn beyond their arms; null if that is nothing.",
         ),
-        ("origin?", hex_id(), "The id of the bandit that it is a copy of."),
+        ("origin", or_null(hex_id()), "The id of the bandit that it is a copy of; null if it is none."),
     ];
     let status = object(
         "The counters of an encrypted bandit, which are public.",
