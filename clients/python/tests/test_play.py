@@ -115,7 +115,7 @@ def test_a_frozen_bandit_decides_and_learns_nothing(client: helba.Client) -> Non
     with pytest.raises(helba.ConflictError) as refused:
         bandit.feedback(decision, 0.5)
     assert refused.value.code == "frozen" and refused.value.code in helba.PROBLEMS
-    assert bandit.status().feedbacks == 0 and bandit.status().view["status"]["frozen"]
+    assert bandit.status().feedbacks == 0 and bandit.status().details["status"]["frozen"]
     bandit.thaw()
     assert bandit.feedback(decision, 0.5).feedbacks == 1
     with pytest.raises(helba.ConflictError, match="policy in the clear, and no such bandit is frozen"):
