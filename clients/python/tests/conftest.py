@@ -55,7 +55,7 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> Bundles:
 
 @pytest.fixture(scope="session")
 def server(bundles: Bundles, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = Server(tmp_path_factory.mktemp("state"), "--keys", bundles.public, "--toy")
+    server = Server(tmp_path_factory.mktemp("state"), "--keys", bundles.public, "--toy", "--max-bandits", 256)
     yield server
     server.kill()
 
